@@ -1,0 +1,81 @@
+"""What a chat format does: messages -> token ids, sampled ids -> a parsed answer.
+
+Invariants (each has a test for every format):
+  - render(m) followed by a recorded answer followed by render_suffix(later messages) is the prompt of the next call:
+    recorded ids are never rendered again.
+  - for answers the model ended itself, render(all messages) has the same *text* as that concatenation.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ToolCall:
+    """A tool call as text. `id` is minted by the gateway; empty straight after parsing."""
+
+    name: str
+    arguments: str
+    """JSON text exactly as the model wrote it."""
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Message:
+    """One turn, whatever protocol it came from."""
+
+    role: str
+    """system, user, assistant or tool."""
+    content: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+    """role tool: the call it answers."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Answer:
+    """What the model's output ids say."""
+
+    content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    malformed: tuple[str, ...] = ()
+    """Raw text of tool calls that could not be parsed; kept, counted, answered to the agent as content."""
+
+
+class Tokenizer(ABC):
+    """Text <-> ids. decode(encode(t)) == t; encode(decode(ids)) need not be ids."""
+
+    vocab_size: int
+    special: dict[str, int] = field(default_factory=dict)
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Special tokens in `text` become their single id."""
+
+    @abstractmethod
+    def decode(self, ids: Sequence[int]) -> str:
+        """Special tokens appear as their text; bytes that are no UTF-8 become U+FFFD."""
+
+
+class ChatFormat(ABC):
+    """A tokenizer, a template and a parser that belong together."""
+
+    name: str
+    tokenizer: Tokenizer
+    stop_ids: tuple[int, ...]
+    """Sampling one of these ends the answer; the id is part of the output."""
+
+    @abstractmethod
+    def render(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
+        """The whole prompt, generation prompt included. `tools` are OpenAI function tools."""
+
+    @abstractmethod
+    def render_suffix(self, messages: Sequence[Message], *, ended: bool) -> list[int]:
+        """What follows a recorded answer: its closing (when it was cut, `ended=False`, the end-of-turn marker too),
+        the later messages, the generation prompt."""
+
+    @abstractmethod
+    def parse(self, ids: Sequence[int]) -> Answer:
+        """Parse output ids (with or without the stop id at the end). Never raises on what a model wrote."""

@@ -1,0 +1,77 @@
+"""Names of everything in a run folder (docs/formats.md describes each file). One writer per file, always."""
+
+from pathlib import Path
+
+
+class RunFolder:
+    """Paths below one run folder; creates nothing."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root)
+
+    @property
+    def config(self) -> Path:
+        """The composed configuration, YAML; written once by launch."""
+        return self.root / "config.yaml"
+
+    @property
+    def attempts(self) -> Path:
+        """attempts/<n>/ claimed by mkdir; the highest one is the live one."""
+        return self.root / "attempts"
+
+    @property
+    def token(self) -> Path:
+        """Run token, mode 0600; written once by launch."""
+        return self.root / "state" / "token"
+
+    @property
+    def endpoints(self) -> Path:
+        """Mirror of the supervisor's directory, mode 0600, JSON."""
+        return self.root / "state" / "endpoints.json"
+
+    def machine_log(self, process: str, attempt: int) -> Path:
+        """What the machine of `process` persisted in `attempt`."""
+        return self.root / "state" / f"{process}-{attempt}.log"
+
+    def inputs(self, process: str, attempt: int) -> Path:
+        """Recorded inputs and effects (debug.record_inputs)."""
+        return self.root / "state" / f"{process}-{attempt}.inputs"
+
+    def events(self, process: str, attempt: int) -> Path:
+        """Events of one process, JSON lines."""
+        return self.root / "events" / f"{process}-{attempt}.jsonl"
+
+    @property
+    def events_folder(self) -> Path:
+        return self.root / "events"
+
+    @property
+    def journal(self) -> Path:
+        """journal/<shard>-<attempt>-<segment>.gyj"""
+        return self.root / "journal"
+
+    @property
+    def checkpoints(self) -> Path:
+        """checkpoints/<lineage>.<step>/ with model.safetensors, config.json, optimizer.safetensors, state.json, DONE (last)."""
+        return self.root / "checkpoints"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.root / "tensorboard"
+
+    def log(self, process: str) -> Path:
+        """stdout and stderr of one process."""
+        return self.root / "logs" / f"{process}.log"
+
+    @property
+    def status(self) -> Path:
+        """status.json, rewritten by rename by the controller."""
+        return self.root / "status.json"
+
+    @property
+    def summary(self) -> Path:
+        return self.root / "summary.json"
+
+    @property
+    def report(self) -> Path:
+        return self.root / "report.html"

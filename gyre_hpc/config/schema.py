@@ -1,0 +1,296 @@
+"""The configuration of a run, one dataclass per Hydra group. Validated once, at the door (validate.py); trusted inside.
+
+Hydra 1.3 rules: not frozen, no Literal, enums match by member name. Nobody assigns to them after composing.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+
+class SchedulerMode(enum.Enum):
+    elastic = "elastic"
+    colocate = "colocate"
+    colocate_carry = "colocate_carry"
+    # `async` is a keyword; the YAML key is async_split, shown to people as async.
+    async_split = "async_split"
+
+
+class Staleness(enum.Enum):
+    window = "window"
+    wait = "wait"
+    soft = "soft"
+
+
+class ClusterKind(enum.Enum):
+    local = "local"
+
+
+class EngineKind(enum.Enum):
+    embedded = "embedded"
+    timed = "timed"
+
+
+class TrainerKind(enum.Enum):
+    embedded = "embedded"
+    timed = "timed"
+
+
+class SandboxKind(enum.Enum):
+    auto = "auto"
+    none = "none"
+    bwrap = "bwrap"
+
+
+class Advantage(enum.Enum):
+    grpo = "grpo"
+    grpo_no_std = "grpo_no_std"
+
+
+@dataclass(kw_only=True)
+class PathsConfig:
+    run: str = ""
+    """Run folder; empty: outputs/<experiment>/<time>-<seed>."""
+    scratch: str = ""
+    """Node-local folder for workspaces and sockets; empty: a short folder below the system's temporary folder."""
+    cache: str = ""
+    """Warm starts, harnesses, models; empty: $XDG_CACHE_HOME/gyre_hpc or ~/.cache/gyre_hpc."""
+
+
+@dataclass(kw_only=True)
+class ClusterConfig:
+    kind: ClusterKind = ClusterKind.local
+    cells: int = 4
+    ranks_per_cell: int = 1
+    gateways: int = 1
+    runner_capacity: int = 24
+    """Executions a runner runs at once."""
+    runner_cpus: float = 2.0
+    runner_memory_mb: int = 4096
+    start_deadline_s: float = 120.0
+    """A process that has not registered by then counts as a failed start."""
+
+
+@dataclass(kw_only=True)
+class LaunchConfig:
+    here: bool = False
+    snapshot: bool = False
+
+
+@dataclass(kw_only=True)
+class NetworkConfig:
+    interface: str = "127.0.0.1"
+    """Address to bind to."""
+    port_range: str = ""
+    """`LOW-HIGH`, empty: any free port."""
+
+
+@dataclass(kw_only=True)
+class SchedulerConfig:
+    mode: SchedulerMode = SchedulerMode.elastic
+    theta0: float = 0.25
+    """Lend while the marginal value of the last rollout cell is below this (rises to 1 with training pressure)."""
+    lead_factor: float = 20.0
+    lead_floor_s: float = 180.0
+    """A lent cell must find at least max(lead_floor_s, lead_factor x measured switch+pull) seconds of ready work."""
+    dwell_s: float = 300.0
+    """A lent cell is not recalled for want of data before this."""
+    split: int = 1
+    """async: cells that train for the whole run."""
+    staleness: Staleness = Staleness.wait
+    max_staleness: int = 1
+    concurrency_half: float = 8.0
+    """Calls per cell at which its throughput is half saturated, until measured."""
+
+
+@dataclass(kw_only=True)
+class EngineConfig:
+    kind: EngineKind = EngineKind.embedded
+    page_size: int = 16
+    kv_tokens: int = 65536
+    max_batch: int = 64
+    prefill_chunk: int = 512
+    keep_kv: bool = False
+    """At a weight update: False = recompute, True = keep old KV reachable under a mixed key."""
+    timed_tokens_per_s: float = 2000.0
+    timed_prefill_tokens_per_s: float = 50000.0
+    timed_half: float = 8.0
+    time_scale: float = 1.0
+
+
+@dataclass(kw_only=True)
+class TrainerConfig:
+    kind: TrainerKind = TrainerKind.embedded
+    lr: float = 5e-4
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    max_grad_norm: float = 1.0
+    micro_batch_tokens: int = 2048
+    timed_tokens_per_s: float = 20000.0
+    timed_apply_s: float = 0.05
+    timed_switch_s: float = 0.05
+
+
+@dataclass(kw_only=True)
+class ModelConfig:
+    """Qwen3 decoder. vocab_size comes from the tokenizer."""
+
+    path: str = ""
+    """Hugging Face folder to start from; empty: random weights from `seed`."""
+    tokenizer: str = "drill"
+    template: str = "drill"
+    hidden_size: int = 64
+    num_layers: int = 3
+    num_heads: int = 4
+    num_kv_heads: int = 2
+    head_dim: int = 16
+    intermediate_size: int = 192
+    max_context: int = 512
+    rope_theta: float = 10000.0
+    rms_norm_eps: float = 1e-6
+    init_std: float = 0.02
+
+
+@dataclass(kw_only=True)
+class AlgoConfig:
+    updates: int = 12
+    groups_per_batch: int = 12
+    group_size: int = 8
+    advantage: Advantage = Advantage.grpo
+    clip_low: float = 0.2
+    clip_high: float = 0.2
+    truncated_is: float = 0.0
+    """Upper bound of the importance weight; 0 = off."""
+    j_max: int = 5
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    shuffle_rewards: bool = False
+    """Control: scores of the executions of a batch are permuted within each group's pool (learns nothing)."""
+
+
+@dataclass(kw_only=True)
+class HarnessConfig:
+    name: str = "shell_agent"
+    max_calls: int = 6
+    """Calls of one agent before it must stop."""
+    context_tokens: int = 450
+    """The harness compacts its history beyond this."""
+    max_output_tokens: int = 64
+    fork_server: bool = True
+    """Fork executions from a warm parent process (one process and one sandbox each all the same)."""
+
+
+@dataclass(kw_only=True)
+class SandboxConfig:
+    kind: SandboxKind = SandboxKind.auto
+    memory_mb: int = 256
+    max_processes: int = 64
+    disk_mb: int = 64
+    command_timeout_s: float = 10.0
+
+
+@dataclass(kw_only=True)
+class SuiteConfig:
+    name: str = "shell_drill"
+    path: str = ""
+    soft_deadline_s: float = 60.0
+    hard_deadline_s: float = 75.0
+    cpus: float = 0.05
+    memory_mb: int = 64
+
+
+@dataclass(kw_only=True)
+class TransportConfig:
+    groups: str = "c10d"
+    backend: str = "gloo"
+    deadline_s: float = 30.0
+    chunk_bytes: int = 1 << 20
+
+
+@dataclass(kw_only=True)
+class TrackerConfig:
+    tensorboard: bool = True
+
+
+@dataclass(kw_only=True)
+class WarmStartConfig:
+    executions: int = 0
+    """Scripted executions to imitate; 0: start from the model as it is."""
+    epochs: int = 0
+    lr: float = 2e-3
+    batch_tokens: int = 8192
+    sloppiness: float = 0.5
+    """Share of requirements the scripted agents botch."""
+
+
+@dataclass(kw_only=True)
+class EvaluationConfig:
+    tasks: int = 200
+    before: bool = True
+    after: bool = True
+
+
+@dataclass(kw_only=True)
+class GatewayConfig:
+    progress_tokens: int = 64
+    progress_s: float = 1.0
+    table_lease_s: float = 5.0
+    abandon_s: float = 30.0
+    """Work of a client that left is cancelled after this without a retry."""
+    keepalive_s: float = 15.0
+    max_calls: int = 64
+    """Calls at once of one execution."""
+    max_body_bytes: int = 16 << 20
+    call_deadline_s: float = 600.0
+    """Longest life of one call, waiting for a cell included."""
+
+
+@dataclass(kw_only=True)
+class JournalConfig:
+    fsync: bool = True
+    segment_bytes: int = 64 << 20
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig:
+    before_publish: bool = True
+    every: int = 1
+    keep: int = 2
+
+
+@dataclass(kw_only=True)
+class DebugConfig:
+    record_inputs: bool = False
+    deterministic: bool = False
+
+
+@dataclass(kw_only=True)
+class Config:
+    """Everything a run is told. `config.yaml` in the run folder is this, composed."""
+
+    experiment: str = "quickstart"
+    seed: int = 0
+    resume: str = ""
+    """Run folder to resume; other keys then only override keys marked changeable."""
+    paths: PathsConfig = field(default_factory=PathsConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
+    network: NetworkConfig = field(default_factory=NetworkConfig)
+    scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    algo: AlgoConfig = field(default_factory=AlgoConfig)
+    harness: HarnessConfig = field(default_factory=HarnessConfig)
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+    suite: SuiteConfig = field(default_factory=SuiteConfig)
+    transport: TransportConfig = field(default_factory=TransportConfig)
+    tracker: TrackerConfig = field(default_factory=TrackerConfig)
+    warm_start: WarmStartConfig = field(default_factory=WarmStartConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    gateway: GatewayConfig = field(default_factory=GatewayConfig)
+    journal: JournalConfig = field(default_factory=JournalConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    debug: DebugConfig = field(default_factory=DebugConfig)

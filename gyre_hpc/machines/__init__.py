@@ -1,0 +1,1 @@
+"""Sans-I/O state machines: the only place of protocol decisions (batch, cell, call, execution, supervision)."""

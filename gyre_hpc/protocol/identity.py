@@ -1,0 +1,82 @@
+"""Who is who: versions, executions, groups. Their text forms are used in URLs, file names and messages."""
+
+import enum
+import re
+
+import msgspec
+
+
+class Role(enum.Enum):
+    """What a cell does."""
+
+    rollout = "rollout"
+    train = "train"
+
+
+class Purpose(enum.Enum):
+    """Why an execution runs. Only `train` enters batches, baselines and counts."""
+
+    train = "train"
+    eval = "eval"
+    warm = "warm"
+
+
+class Version(msgspec.Struct, frozen=True, order=True, array_like=True):
+    """Optimizer steps behind a set of weights. Loading a checkpoint begins a new lineage."""
+
+    lineage: int = 0
+    step: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.lineage}.{self.step}"
+
+    @classmethod
+    def parse(cls, text: str) -> "Version":
+        """Inverse of `str`. Raises ValueError on anything else."""
+        lineage, _, step = text.partition(".")
+        return cls(int(lineage), int(step))
+
+
+class GroupId(msgspec.Struct, frozen=True, order=True):
+    """The K executions of one task. `slot` is the dispatch ordinal divided by groups_per_batch."""
+
+    purpose: str
+    slot: int
+    group: int
+
+    def __str__(self) -> str:
+        return f"{self.purpose}-{self.slot}-{self.group}"
+
+
+class ExecutionId(msgspec.Struct, frozen=True, order=True):
+    """One harness run on one task: `train-3-7-2`, after a restart `train-3-7-2-r1`."""
+
+    purpose: str
+    slot: int
+    group: int
+    index: int
+    restart: int = 0
+
+    def __str__(self) -> str:
+        tail = f"-r{self.restart}" if self.restart else ""
+        return f"{self.purpose}-{self.slot}-{self.group}-{self.index}{tail}"
+
+    @property
+    def group_id(self) -> GroupId:
+        return GroupId(self.purpose, self.slot, self.group)
+
+    def restarted(self) -> "ExecutionId":
+        """The id of the next try at the same place in the same group."""
+        return msgspec.structs.replace(self, restart=self.restart + 1)
+
+    @classmethod
+    def parse(cls, text: str) -> "ExecutionId":
+        """Inverse of `str`. Raises ValueError on anything else."""
+        match = _EXECUTION.fullmatch(text)
+        if match is None:
+            raise ValueError(f"not an execution id: {text!r} (expected purpose-slot-group-index[-rN])")
+        purpose, slot, group, index, restart = match.groups()
+        return cls(purpose, int(slot), int(group), int(index), int(restart or 0))
+
+
+_EXECUTION = re.compile(r"(train|eval|warm)-(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-r(\d{1,9}))?")

@@ -1,0 +1,216 @@
+"""cell, gateway, runner -> batch: reports. Whole documents too, numbered; the newest wins, nothing is a one-time event."""
+
+import enum
+
+import msgspec
+
+from gyre_hpc.protocol.identity import Version
+
+
+class CellState(enum.Enum):
+    """Lifecycle of a cell (DESIGN §4).
+
+    starting -> rollout -> draining -> switching -> train -> handing_in -> switching -> rollout;  any -> lost -> starting
+    """
+
+    starting = "starting"
+    rollout = "rollout"
+    draining = "draining"
+    switching = "switching"
+    train = "train"
+    handing_in = "handing_in"
+    lost = "lost"
+
+
+class RankMemory(msgspec.Struct, frozen=True):
+    """Measured on one rank after it slept or woke; bytes."""
+
+    rank: int
+    free: int
+    used: int
+
+
+class SwitchTiming(msgspec.Struct, frozen=True):
+    """One finished role change: seconds by step name, in order."""
+
+    term: int
+    direction: str
+    """`rollout_to_train` or `train_to_rollout`."""
+    steps: dict[str, float]
+
+
+class HandIn(msgspec.Struct, frozen=True):
+    """A sum another cell left in this cell's host memory."""
+
+    cell: str
+    fence: int
+    ids: tuple[str, ...]
+
+
+class CommitPhase(enum.Enum):
+    """frozen (manifest stands) -> hosted (core only: address known) -> joined -> reduced, or failed."""
+
+    frozen = "frozen"
+    hosted = "hosted"
+    joined = "joined"
+    reduced = "reduced"
+    failed = "failed"
+
+
+class CommitReport(msgspec.Struct, frozen=True):
+    """Where this cell is in the commit of `generation`."""
+
+    generation: int
+    phase: CommitPhase
+    address: str | None = None
+    manifest: tuple[str, ...] = ()
+    """Micro-batch ids whose gradients are in this cell's sum (the core's includes accepted hand-ins)."""
+    num_targets: int = 0
+    reason: str = ""
+
+
+class Applied(msgspec.Struct, frozen=True):
+    """core: the newest update made, persisted before it is reported."""
+
+    update: int
+    manifest_hash: str
+    version: Version
+    metrics: dict[str, float] = {}
+
+
+class MicroBatchFacts(msgspec.Struct, frozen=True):
+    """Measured while accumulating one micro-batch."""
+
+    id: str
+    seconds: float
+    num_targets: int
+    max_logprob_gap: float
+    """Largest |behavior - training log-prob| over its on-policy tokens; 0 when there are none."""
+    num_on_policy: int
+    loss_sum: float
+    clipped: int
+    """Targets whose ratio was clipped."""
+
+
+class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
+    """All of a cell's state that the batch machine needs; sent at every change and every heartbeat."""
+
+    cell: str
+    incarnation: int
+    """Number of this start of the cell; grows with each restart."""
+    seq: int
+    order_seq: int
+    """Newest order seen."""
+    term: int
+    """Newest role order obeyed (or being carried out)."""
+    state: CellState
+    version: Version | None = None
+    """Served, or trained from."""
+    snapshots: tuple[Version, ...] = ()
+    snapshot_url: str = ""
+    engine_url: str = ""
+    live_requests: int = 0
+    update: int = -1
+    fence: int = 0
+    accumulated: tuple[MicroBatchFacts, ...] = ()
+    """Those in this cell's sum for (update, fence)."""
+    held: tuple[HandIn, ...] = ()
+    handed_in: bool = False
+    """The hand-in asked for by the current order was stored by the core."""
+    train_tokens_per_s: float = 0.0
+    commit: CommitReport | None = None
+    applied: Applied | None = None
+    fitted: str = ""
+    """Id of the newest finished warm start."""
+    fit_progress: float = 0.0
+    """Share of the warm start done, 0..1."""
+    switch: SwitchTiming | None = None
+    memory: tuple[RankMemory, ...] = ()
+    pids: tuple[int, ...] = ()
+    groups_built: int = 0
+    """Communicators built inside the cell since its start (must not grow at a switch)."""
+    tokens: dict[str, int] = {}
+    """Engine counters: sampled, prefilled, cached, reprefilled."""
+    cpu_s: float = 0.0
+    error: str = ""
+
+
+class FirstCall(msgspec.Struct, frozen=True, tag="first_call"):
+    """An execution's first model call was admitted to a cell serving `version`."""
+
+    execution: str
+    version: Version
+
+
+class CallEnded(msgspec.Struct, frozen=True, tag="call_ended"):
+    """A call reached its end in the journal."""
+
+    execution: str
+    call: str
+    num_sampled: int
+    continued_elsewhere: bool
+    finish: str
+    malformed: bool = False
+    """The model wrote a tool call that could not be parsed."""
+
+
+class GatewayReport(msgspec.Struct, frozen=True, tag="gateway_report"):
+    """One gateway shard: facts not yet acknowledged (by number) and its load."""
+
+    shard: str
+    incarnation: int
+    seq: int
+    table: int
+    """Newest routing table in force here (the acknowledgement of DESIGN §4 step 1)."""
+    first_fact: int
+    """Number of facts[0]; the batch machine acknowledges through Table.acked."""
+    facts: tuple[FirstCall | CallEnded, ...] = ()
+    live_calls: int = 0
+    waiting_calls: int = 0
+    """Calls that have no cell at the moment."""
+    tokens: dict[str, int] = {}
+    """lost, resampled, unreceived, sampled, reprefilled."""
+    cpu_s: float = 0.0
+    storage_full: str = ""
+    """Reason while the journal cannot be written; dispatch pauses."""
+
+
+class ScoreState(enum.Enum):
+    """Only `scored` and `partial` enter a group baseline."""
+
+    scored = "scored"
+    partial = "partial"
+    unscored = "unscored"
+    infra_error = "infra_error"
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """An execution reached its end. `score` is None unless state is scored or partial."""
+
+    execution: str
+    state: ScoreState
+    score: float | None
+    """Fraction of requirements met, 0..1."""
+    passed: bool = False
+    reason: str = ""
+    wall_s: float = 0.0
+    parts: dict[str, float] = {}
+
+
+class RunnerReport(msgspec.Struct, frozen=True, tag="runner_report"):
+    """One runner: what runs, what ended and was not yet acknowledged, what room is left."""
+
+    runner: str
+    incarnation: int
+    seq: int
+    assignment: int
+    """Newest Assignment seen."""
+    running: tuple[str, ...] = ()
+    queued: tuple[str, ...] = ()
+    """Assigned, waiting for cpus, memory or disk."""
+    ended: tuple[Ended, ...] = ()
+    capacity: int = 0
+    """Executions this runner would run at once."""
+    cpu_s: float = 0.0
+    harness_cpu_s: float = 0.0
+    storage_full: str = ""

@@ -1,0 +1,24 @@
+"""batch -> runner: what should run here."""
+
+import msgspec
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """One execution to run."""
+
+    execution: str
+    split: str
+    """Suite split: `train` or `heldout`."""
+    task: int
+    """Index of the task in that split."""
+    soft_deadline_s: float
+    hard_deadline_s: float
+
+
+class Assignment(msgspec.Struct, frozen=True, tag="assignment"):
+    """Everything that should run here and has not been reported ended; begin what is new, stop what is gone."""
+
+    number: int
+    begin: tuple[Begin, ...] = ()
+    acked: tuple[str, ...] = ()
+    """Ended executions the batch machine has recorded: forget them."""

@@ -1,0 +1,1 @@
+"""Task suites: shell_drill (generated small terminal tasks)."""

@@ -1,0 +1,1 @@
+"""Trainers behind one interface: embedded (our decoder) and timed (waits). Losses, optimizer, warm start, checkpoints."""

@@ -1,0 +1,1 @@
+"""From journal to loss, pure: segments, tree, admission, advantage, packing into micro-batches."""
