@@ -1,0 +1,193 @@
+"""One machine in one process: turns the world into inputs and effects into deeds, in the order the machine gave them.
+
+Actions: a shell gives a mapping from action type to `async def action(key, action, progress) -> result`. What it returns
+becomes Finished, what it raises becomes Failed (the class name as `kind`), `progress(item)` becomes Progressed.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from gyre_hpc.clock import monotonic_s
+from gyre_hpc.machines.base import (
+    CancelTimer,
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Machine,
+    Note,
+    Persist,
+    Persisted,
+    Progressed,
+    Received,
+    Send,
+    SetTimer,
+    Start,
+    Stop,
+    TimerFired,
+)
+from gyre_hpc.protocol.envelope import Envelope
+from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.shell.inbox import Inbox, make_app
+from gyre_hpc.shell.log import MachineLog
+from gyre_hpc.shell.mail import Mail
+from gyre_hpc.shell.recorder import Recorder
+from gyre_hpc.shell.timers import Timers
+
+log = logging.getLogger(__name__)
+Action = Callable[[str, Any, Callable[[Any], None]], Awaitable[Any]]
+NoteSink = Callable[[str, Mapping[str, Any]], None]
+
+
+class Host:
+    """Runs one machine. Lifecycle: bind() -> run(machine) -> close(). All methods belong to the loop's thread;
+    `tell_from_thread` is the exception."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        attempt: int,
+        run_token: str,
+        addresses: dict[str, str],
+        actions: Mapping[type, Action],
+        note: NoteSink,
+        machine_log: MachineLog | None = None,
+        record_to: Path | None = None,
+        max_body_bytes: int = 64 << 20,
+    ) -> None:
+        self.name, self.attempt = name, attempt
+        self.app = make_app(run_token, max_body_bytes)
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        """Resolves with the reason when this process should end."""
+        self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses)
+        self._actions, self._note, self._log = dict(actions), note, machine_log
+        self._timers = Timers(lambda key: self.tell(TimerFired(key)))
+        self._recorder = Recorder(record_to) if record_to else None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._queue: deque[Input] = deque()
+        self._pumping = False
+        self._machine: Machine | None = None
+        self._runner: web.AppRunner | None = None
+        self._loop = asyncio.get_running_loop()
+        Inbox(attempt=attempt, deliver=self._receive, superseded=self.end).add_to(self.app)
+
+    async def bind(self, host: str, port: int = 0) -> str:
+        """Listen; return the base URL."""
+        self._runner = web.AppRunner(self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, host, port)
+        await site.start()
+        return f"http://{host}:{self._runner.addresses[0][1]}"
+
+    def run(self, machine: Machine, first: Input | None = None) -> None:
+        """Give the machine its first input and everything that came since."""
+        self._machine = machine
+        if first is not None:
+            self._queue.appendleft(first)
+        self._pump()
+
+    def tell(self, told: Input) -> None:
+        """Queue one input and let the machine handle it."""
+        self._queue.append(told)
+        self._pump()
+
+    def tell_from_thread(self, told: Input) -> None:
+        self._loop.call_soon_threadsafe(self.tell, told)
+
+    def end(self, reason: str) -> None:
+        """Ask for the end of this process."""
+        if not self.ended.done():
+            self.ended.set_result(reason)
+
+    async def close(self) -> None:
+        self._machine = None
+        self._timers.close()
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        await self._mail.close()
+        if self._log is not None:
+            self._log.close()
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def _receive(self, envelope: Envelope) -> None:
+        if isinstance(envelope.body, Directory):
+            self._mail.learn(envelope.body)
+        self.tell(Received(envelope.sender, envelope.body))
+
+    def _pump(self) -> None:
+        if self._pumping or self._machine is None:
+            return
+        self._pumping = True
+        try:
+            while self._queue and self._machine is not None:
+                told, now = self._queue.popleft(), monotonic_s()
+                effects = self._machine.handle(now, told)
+                if self._recorder is not None:
+                    self._recorder.write(now, told, effects)
+                for effect in effects:
+                    self._carry_out(effect)
+                if self._mail.superseded:
+                    self.end(self._mail.superseded)
+        finally:
+            self._pumping = False
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(to=to, message=message, deadline_s=deadline_s):
+                self._mail.send(to, message, deadline_s)
+            case SetTimer(key=key, after_s=after_s):
+                self._timers.set(key, after_s)
+            case CancelTimer(key=key):
+                self._timers.cancel(key)
+            case Persist(key=key, record=record):
+                assert self._log is not None, f"{self.name} has no machine log"
+                self._log.append(record, lambda error: self.tell(_persisted(key, error)))
+            case Start(key=key, action=action):
+                self._start(key, action)
+            case Stop(key=key):
+                task = self._tasks.pop(key, None)
+                if task is not None:
+                    task.cancel()
+            case Note(kind=kind, fields=fields):
+                self._note(kind, fields)
+            case _:
+                raise AssertionError(f"unknown effect {effect!r}")
+
+    def _start(self, key: str, action: Any) -> None:
+        assert key not in self._tasks, f"action {key} started twice"
+        self._tasks[key] = self._loop.create_task(self._act(key, action))
+
+    async def _act(self, key: str, action: Any) -> None:
+        task = asyncio.current_task()
+
+        def progress(item: Any) -> None:
+            if self._tasks.get(key) is task:
+                self.tell(Progressed(key, item))
+
+        ending: Input
+        try:
+            ending = Finished(key, await self._actions[type(action)](key, action, progress))
+        except asyncio.CancelledError:
+            return
+        except Exception as error:  # process edge: the machine decides what an error means
+            log.debug("action %s failed", key, exc_info=True)
+            ending = Failed(key, type(error).__name__, str(error))
+        if self._tasks.get(key) is task:
+            del self._tasks[key]
+            self.tell(ending)
+
+
+def _persisted(key: str, error: OSError | None) -> Input:
+    return Persisted(key) if error is None else Failed(key, type(error).__name__, str(error))

@@ -1,0 +1,90 @@
+"""Persist: an append-only file per process and attempt; records framed with length and CRC, durable before they count.
+
+Writes that wait for the disk together share one fdatasync (group commit). A torn tail, left by a crash, is cut off when
+the file is opened again; damage before the tail raises.
+"""
+
+import asyncio
+import errno
+import os
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.errors import StorageFull
+
+_HEAD = struct.Struct("<II")
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.ESTALE}
+
+
+def read_log(path: Path, record_type: Any) -> tuple[list[Any], int]:
+    """Records of a log and the length of its whole part in bytes. Raises ValueError on damage before the tail."""
+    data = path.read_bytes() if path.exists() else b""
+    decoder = msgspec.msgpack.Decoder(record_type)
+    records, offset = [], 0
+    while offset + _HEAD.size <= len(data):
+        length, crc = _HEAD.unpack_from(data, offset)
+        payload = data[offset + _HEAD.size : offset + _HEAD.size + length]
+        if len(payload) < length:
+            break
+        if zlib.crc32(payload) != crc:
+            if offset + _HEAD.size + length == len(data):
+                break
+            raise ValueError(f"{path}: record at byte {offset} is damaged")
+        records.append(decoder.decode(payload))
+        offset += _HEAD.size + length
+    return records, offset
+
+
+class MachineLog:
+    """The one writer of a machine's log."""
+
+    def __init__(self, path: Path, whole: int) -> None:
+        """Open for appending after the first `whole` bytes; what follows them is a torn tail and is cut off."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = open(path, "ab")  # noqa: SIM115  (lives as long as the process)
+        self._file.truncate(whole)
+        self._waiting: list[tuple[bytes, Callable[[OSError | None], None]]] = []
+        self._task: asyncio.Task[None] | None = None
+
+    def append(self, record: Any, done: Callable[[OSError | None], None]) -> None:
+        """Write `record`; `done(None)` once durable, `done(error)` if it could not be written."""
+        payload = msgspec.msgpack.encode(record)
+        self._waiting.append((_HEAD.pack(len(payload), zlib.crc32(payload)) + payload, done))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting:
+            batch, self._waiting = self._waiting, []
+            try:
+                await loop.run_in_executor(None, self._write, b"".join(frame for frame, _ in batch))
+                outcome = None
+            except OSError as error:
+                outcome = error
+            for _, done in batch:
+                done(outcome)
+        self._task = None
+
+    def _write(self, data: bytes) -> None:
+        start = self._file.tell()
+        try:
+            self._file.write(data)
+            self._file.flush()
+            os.fdatasync(self._file.fileno())
+        except OSError as error:
+            self._file.truncate(start)
+            raise as_storage_error(error) from error
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def as_storage_error(error: OSError) -> Exception:
+    """StorageFull for what can be cured by waiting, the error itself otherwise."""
+    return StorageFull(str(error)) if error.errno in _FULL else error
