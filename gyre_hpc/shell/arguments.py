@@ -1,0 +1,54 @@
+"""What the supervisor tells every process it starts, and what the process reads with it."""
+
+import argparse
+from dataclasses import dataclass
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.config.stored import load_config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Birth:
+    """Who this process is, and its world."""
+
+    name: str
+    attempt: int
+    incarnation: int
+    supervisor_url: str
+    folder: RunFolder
+    config: Config
+    run_token: str
+
+    @property
+    def addresses(self) -> dict[str, str]:
+        """What is known before the first directory arrives."""
+        return {"supervisor-0": self.supervisor_url}
+
+
+def arguments(*, name: str, run: str, attempt: int, incarnation: int, supervisor_url: str) -> list[str]:
+    """argv tail for `python -m gyre_hpc.processes.X`; inverse of read_birth."""
+    return [
+        "--name", name, "--run", run, "--attempt", str(attempt), "--incarnation", str(incarnation), "--supervisor", supervisor_url,
+    ]  # fmt: skip
+
+
+def read_birth(argv: list[str] | None = None) -> Birth:
+    """Parse argv and read config.yaml and the run token of the run folder."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--attempt", type=int, required=True)
+    parser.add_argument("--incarnation", type=int, required=True)
+    parser.add_argument("--supervisor", required=True)
+    given = parser.parse_args(argv)
+    folder = RunFolder(given.run)
+    return Birth(
+        name=given.name,
+        attempt=given.attempt,
+        incarnation=given.incarnation,
+        supervisor_url=given.supervisor,
+        folder=folder,
+        config=load_config(folder.config),
+        run_token=folder.token.read_text().strip(),
+    )
