@@ -1,0 +1,79 @@
+# make quickstart | test | check | format | clean
+# Needs Python 3.11-3.13 with venv; no root, no compiler. Everything else is installed into .venv, keyed by the pins of
+# setup.cfg: rebuilt when they change, otherwise ready at once.
+# PIP_ARGS: more arguments for pip, e.g. the index of torch's CPU builds.
+# ARGS: more arguments for launch.py or pytest.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+STAMP := $(VENV)/gyre-pins
+PYTHON ?=
+PIP_ARGS ?=
+ARGS ?=
+export OMP_NUM_THREADS ?= 1
+
+# Prints a hash of everything that pip reads from setup.cfg.
+PINS = import configparser, hashlib; c = configparser.ConfigParser(); c.read("setup.cfg"); \
+  o = c["options"]; t = [o["install_requires"], o["package_dir"], o["python_requires"]]; \
+  t += [f"{k}={v}" for s in ("options.extras_require", "options.entry_points") for k, v in c[s].items()]; \
+  print(hashlib.sha256("\n".join(t).encode()).hexdigest()[:16])
+# Installed first, by itself: a later resolve then has no reason to look for another build.
+TORCH = $(shell sed -n 's/^ *\(torch==[^ ]*\)$$/\1/p' setup.cfg | sort -u)
+USABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
+
+.PHONY: help quickstart test check lint layout imports types rules format clean env
+.DEFAULT_GOAL := help
+
+help:
+	@sed -n '1,5s/^# //p' Makefile
+
+quickstart: env
+	@$(PY) launch.py $(ARGS)
+
+test: env
+	@$(PY) -m pytest $(ARGS)
+
+# `make -k check` goes on after a failure.
+check: lint layout imports types rules
+
+lint: env
+	@$(PY) -m ruff check .
+
+layout: env
+	@$(PY) -m ruff format --check .
+
+imports: env
+	@$(VENV)/bin/lint-imports setup.cfg
+
+types: env
+	@$(PY) -m mypy
+
+rules: env
+	@$(PY) tests/house/rules.py
+
+format: env
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The environment: as it is if its stamp is that of the pins, else built anew.
+env:
+	@if [ -x $(PY) ] && [ "$$($(PY) -c '$(PINS)' 2>/dev/null)" = "$$(cat $(STAMP) 2>/dev/null)" ]; then exit 0; fi; \
+	for python in $(PYTHON) python3.11 python3.12 python3.13 python3; do \
+	  if $$python -c '$(USABLE)' >/dev/null 2>&1; then found=$$python; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  if command -v apt-get >/dev/null; then fix="sudo apt-get install python3 python3-venv"; \
+	  elif command -v dnf >/dev/null; then fix="sudo dnf install python3.12"; \
+	  elif command -v brew >/dev/null; then fix="brew install python@3.12"; \
+	  else fix="conda create -n gyre python=3.12 && conda activate gyre"; fi; \
+	  echo "make: missing: Python 3.11, 3.12 or 3.13 with venv; install it with: $$fix" >&2; exit 1; \
+	fi; \
+	echo "environment: building $(VENV) with $$($$found --version) (once per change of the pins)"; \
+	rm -rf $(VENV) && $$found -m venv $(VENV) && \
+	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) $(TORCH) && \
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_ARGS) -e '.[cpu,dev]' && \
+	$(PY) -c '$(PINS)' > $(STAMP)

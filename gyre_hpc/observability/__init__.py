@@ -1,0 +1,1 @@
+"""What a run tells about itself: events, metrics, status, idle time, trackers. Decides nothing and never stops training."""

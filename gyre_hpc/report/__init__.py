@@ -1,0 +1,1 @@
+"""Reads a run folder, nothing else: live view, summary.json, report.html, comparison."""
