@@ -1,6 +1,8 @@
 """Interfaces of what moves between cells."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gyre_hpc.protocol.identity import Version
@@ -26,6 +28,11 @@ class SnapshotStore(ABC):
     @abstractmethod
     def versions(self) -> tuple[Version, ...]:
         """Oldest first."""
+
+    @contextmanager
+    def hold(self, version: Version) -> Iterator[dict[str, Any]]:
+        """`get`, and the store keeps the snapshot until the block ends. Raises KeyError."""
+        yield self.get(version)
 
     @abstractmethod
     def pull(self, version: Version, sources: tuple[str, ...], deadline_s: float) -> None:
@@ -56,9 +63,7 @@ class Groups(ABC):
         """core: open a store for the generation on a free port; return host:port."""
 
     @abstractmethod
-    def reduce(
-        self, generation: int, address: str, nonce: str, rank: int, world: int, tensor: Any, deadline_s: float
-    ) -> Any | None:
+    def reduce(self, generation: int, address: str, nonce: str, rank: int, world: int, tensor: Any, deadline_s: float) -> Any | None:
         """Join the generation's group, check the nonce, reduce the sum of `tensor` [n] float32 to rank 0 into a new
         scratch tensor (returned there, None elsewhere), leave the group. `tensor` itself is not changed."""
 
