@@ -1,0 +1,127 @@
+"""Forward of a Qwen3 decoder over packed sequences, for training and as the reference of the engine's own forward.
+
+Functional: `params` is a flat dict by Hugging Face names (models/parameters.py) and is only read. Sequences of different
+lengths lie end to end, so dense layers see no padding; attention runs per sequence and never across two.
+"""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+
+from gyre_hpc.models.parameters import Parameters, head_weight
+from gyre_hpc.models.qwen3_config import Qwen3Config
+
+
+def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """x / sqrt(mean(x^2) + eps) * weight over the last dimension."""
+    return F.rms_norm(x, (x.shape[-1],), weight, eps)
+
+
+def rope_tables(config: Qwen3Config, positions: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """cos and sin [N, head_dim / 2] float32 of positions [N]."""
+    half = config.head_dim // 2
+    inverse = 1.0 / (config.rope_theta ** (torch.arange(0, half, dtype=torch.float32, device=positions.device) / half))
+    angles = positions.to(torch.float32)[:, None] * inverse
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tensor:
+    """RoPE of x [N, heads, head_dim]; pairs are (i, i + head_dim / 2)."""
+    first, second = x.chunk(2, -1)
+    cos, sin = cos[:, None], sin[:, None]
+    return torch.cat((first * cos - second * sin, second * cos + first * sin), -1)
+
+
+def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
+    """Causal attention per sequence. q [N, H, hd], k and v [N, KV, hd] -> [N, H * hd]."""
+    pieces = zip(q.split(list(lengths)), k.split(list(lengths)), v.split(list(lengths)), strict=True)
+    outputs = [
+        F.scaled_dot_product_attention(*(part.transpose(0, 1)[None] for part in piece), is_causal=True, enable_gqa=True) for piece in pieces
+    ]
+    return torch.cat([output[0].transpose(0, 1) for output in outputs]).flatten(1)
+
+
+def _layer(
+    params: Parameters,
+    config: Qwen3Config,
+    layer: int,
+    x: torch.Tensor,
+    cos: torch.Tensor,
+    sin: torch.Tensor,
+    lengths: Sequence[int],
+) -> torch.Tensor:
+    def weight(name: str) -> torch.Tensor:
+        return params[f"model.layers.{layer}.{name}.weight"]
+
+    n, hd, eps = x.shape[0], config.head_dim, config.rms_norm_eps
+    h = rms_norm(x, weight("input_layernorm"), eps)
+    q = rms_norm(F.linear(h, weight("self_attn.q_proj")).view(n, -1, hd), weight("self_attn.q_norm"), eps)
+    k = rms_norm(F.linear(h, weight("self_attn.k_proj")).view(n, -1, hd), weight("self_attn.k_norm"), eps)
+    v = F.linear(h, weight("self_attn.v_proj")).view(n, -1, hd)
+    x = x + F.linear(_attend(rotate(q, cos, sin), rotate(k, cos, sin), v, lengths), weight("self_attn.o_proj"))
+    h = rms_norm(x, weight("post_attention_layernorm"), eps)
+    gated = F.silu(F.linear(h, weight("mlp.gate_proj"))) * F.linear(h, weight("mlp.up_proj"))
+    return x + F.linear(gated, weight("mlp.down_proj"))
+
+
+def packed_positions(lengths: Sequence[int]) -> torch.Tensor:
+    """[N] int64: 0, 1, ... anew for each sequence."""
+    return torch.cat([torch.arange(length) for length in lengths])
+
+
+def hidden_states(
+    params: Parameters,
+    config: Qwen3Config,
+    ids: torch.Tensor,
+    lengths: Sequence[int],
+    positions: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Final normed hidden states [N, d] of packed ids [N] int64; N = sum(lengths).
+
+    positions [N] default to 0, 1, ... in each sequence.
+    """
+    if positions is None:
+        positions = packed_positions(lengths)
+    cos, sin = rope_tables(config, positions)
+    x = F.embedding(ids, params["model.embed_tokens.weight"])
+    cos, sin = cos.to(x.dtype), sin.to(x.dtype)
+    for layer in range(config.num_layers):
+        x = _layer(params, config, layer, x, cos, sin, lengths)
+    return rms_norm(x, params["model.norm.weight"], config.rms_norm_eps)
+
+
+def logits(params: Parameters, config: Qwen3Config, hidden: torch.Tensor) -> torch.Tensor:
+    """[N, d] -> [N, V]."""
+    return F.linear(hidden, head_weight(params, config))
+
+
+def forward(
+    params: Parameters,
+    config: Qwen3Config,
+    ids: torch.Tensor,
+    lengths: Sequence[int],
+    positions: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Logits [N, V] of packed ids [N]; row i predicts the token after i."""
+    return logits(params, config, hidden_states(params, config, ids, lengths, positions))
+
+
+def target_logprobs(
+    params: Parameters,
+    config: Qwen3Config,
+    ids: torch.Tensor,
+    lengths: Sequence[int],
+    target_rows: torch.Tensor,
+    temperature: float = 1.0,
+) -> torch.Tensor:
+    """Log-probs [M] of ids[target_rows] (int64 [M], rows in the packed order, none the first of its sequence), each given
+    what stands before it in its sequence, under softmax(logits / temperature).
+
+    Only M rows go through the output matrix: prompts and tool results cost no logits.
+    """
+    hidden = hidden_states(params, config, ids, lengths)
+    scores = logits(params, config, hidden.index_select(0, target_rows - 1))
+    if temperature != 1.0:
+        scores = scores / temperature
+    return -F.cross_entropy(scores, ids.index_select(0, target_rows), reduction="none")
