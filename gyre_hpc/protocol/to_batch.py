@@ -133,6 +133,9 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """Engine counters: sampled, prefilled, cached, reprefilled."""
     cpu_s: float = 0.0
     error: str = ""
+    """What went wrong and is not cured yet; a rank that does not answer is named here."""
+    waiting: str = ""
+    """What the cell waits for now, with its deadline; empty when it has nothing to wait for."""
 
 
 class FirstCall(msgspec.Struct, frozen=True, tag="first_call"):
