@@ -1,0 +1,15 @@
+"""Start a run: `python launch.py [+experiment=NAME] [key=value ...]`, or go on with one: `python launch.py resume=RUN_FOLDER`."""
+
+from gyre_hpc.config.door import hydra_main
+from gyre_hpc.config.schema import Config
+
+
+@hydra_main
+def launch(config: Config) -> int:
+    from gyre_hpc.launch.local import main  # after composing: --help needs none of it
+
+    return main(config)
+
+
+if __name__ == "__main__":
+    launch()
