@@ -18,6 +18,24 @@ import msgspec
 import numpy as np
 
 _ALIGNMENT = 64
+_TORCH_DTYPES = frozenset(
+    [
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+        "complex64",
+        "complex128",
+    ]
+)
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -85,7 +103,7 @@ def num_chunks(size: int, chunk_bytes: int) -> int:
 
 def checksums(block: np.ndarray, chunk_bytes: int) -> tuple[int, ...]:
     """CRC-32 of each chunk. Guards against damage on the way; against strangers there is the run token."""
-    view = memoryview(block)
+    view = block.data
     return tuple(zlib.crc32(view[i : i + chunk_bytes]) for i in range(0, block.size, chunk_bytes))
 
 
@@ -132,9 +150,9 @@ def _view(part: np.ndarray, entry: Entry) -> Any:
 def _torch_view(part: np.ndarray, entry: Entry) -> Any:
     import torch
 
-    dtype = getattr(torch, entry.dtype, None)
-    if not isinstance(dtype, torch.dtype):
+    if entry.dtype not in _TORCH_DTYPES:
         raise ValueError(f"tensor {entry.name!r} has unknown dtype {entry.dtype!r}")
+    dtype = getattr(torch, entry.dtype)
     if not entry.size:
         return torch.empty(entry.shape, dtype=dtype)
     return torch.from_numpy(part).view(dtype).view(entry.shape)

@@ -80,7 +80,7 @@ def _pull_from(url: str, version: Version, run_token: str, deadline_s: float) ->
             raise TransferFailed("manifest has the wrong number of checksums")
         block = np.empty(manifest.size, dtype=np.uint8)
         for index, checksum in enumerate(manifest.checksums):
-            chunk = memoryview(block)[index * manifest.chunk_bytes : (index + 1) * manifest.chunk_bytes]
+            chunk = block.data[index * manifest.chunk_bytes : (index + 1) * manifest.chunk_bytes]
             _read_into(connection.ask("GET", f"{path}/{index}"), chunk)
             if zlib.crc32(chunk) != checksum:
                 raise TransferFailed(f"chunk {index} is damaged")

@@ -94,7 +94,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         """One line per chunk would drown everything else."""
 
-    def do_GET(self) -> None:  # noqa: N802
+    def do_GET(self) -> None:
         if not self._authorized():
             return
         parts = self.path.strip("/").split("/")
@@ -110,7 +110,7 @@ class _Handler(BaseHTTPRequestHandler):
         except (KeyError, ValueError, IndexError) as error:
             self._answer(404, str(error).encode())
 
-    def do_POST(self) -> None:  # noqa: N802
+    def do_POST(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         if not self._authorized():
             return
@@ -148,13 +148,13 @@ class _Handler(BaseHTTPRequestHandler):
         size = self.server.store.manifest(version).chunk_bytes
         if not 0 <= index * size < packed.block.size:
             raise IndexError(f"snapshot {version} has no chunk {index}")
-        return memoryview(packed.block)[index * size : (index + 1) * size]
+        return packed.block.data[index * size : (index + 1) * size]
 
     def _read(self, length: int) -> memoryview:
         body = memoryview(bytearray(length))
         done = 0
         while done < length:
-            count = self.rfile.readinto(body[done:])  # type: ignore[attr-defined]
+            count = self.rfile.readinto(body[done:])
             if not count:
                 raise ConnectionError("peer closed in the middle of a hand-in")
             done += count
