@@ -1,0 +1,99 @@
+"""A scripted, sloppy agent for shell_drill. It sees nothing but the prompt's text, so it is stateless and can answer through the
+real harness, gateway and engine surface.
+
+Sloppiness p: each number is, with probability p, not looked up; the agent then makes one up. With sloppiness 1 it is the
+blind agent: it never reads a file.
+"""
+
+import random
+import re
+from dataclasses import dataclass
+
+_CALL = '<tool_call>{"name":"shell","arguments":{"command":"%s"}}</tool_call>'
+_TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
+_COMMAND = re.compile(r'"command":"(.*)"\}\}</tool_call>$', re.DOTALL)
+_SENTENCE = re.compile(
+    r"(?P<join>Join )?(?P<count>Count lines of )?(?P<rename>Rename )?(?P<config>Set )?(?P<script>Make s print )?(?P<files>.*?)"
+    r"(?: into (?P<target>\w))?(?: to (?:its|their) text)?(?: in c)?\.(?:\n|$)"
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Seen:
+    """What the prompt shows."""
+
+    family: str
+    files: tuple[str, ...]
+    target: str
+    known: dict[str, str]
+    """Numbers read so far, by file."""
+    num_commands: int
+    wrote: bool
+    compacts: bool
+
+
+def scripted_answer(prompt: str, rng: random.Random, sloppiness: float) -> str:
+    """Answer of the agent to a drill prompt, without the end-of-turn mark."""
+    seen = _look(prompt)
+    if seen.compacts:
+        return " ".join(f"{name} {seen.known[name]}" for name in seen.files if name in seen.known)
+    if seen.wrote:
+        return "ok"
+    if not seen.num_commands and not seen.known:
+        chosen = [name for name in seen.files if rng.random() >= sloppiness]
+        if chosen:
+            return _CALL % (("wc -l " if seen.family == "count" else "cat ") + " ".join(chosen))
+    values = [seen.known.get(name) or str(rng.randrange(10, 60)) for name in seen.files]
+    return _CALL % _write(seen, values)
+
+
+def _write(seen: _Seen, values: list[str]) -> str:
+    match seen.family:
+        case "rename":
+            return ";".join(f"mv {name} {value}" for name, value in zip(seen.files, values, strict=True))
+        case "config":
+            body = ";".join(f"s/{key}=.*/{key}={value}/" for key, value in zip("xy", values, strict=False))
+            return f"sed -i '{body}' c"
+        case "script":
+            return f"echo echo {' '.join(values)}>s"
+        case _:
+            return f"echo {' '.join(values)}>{seen.target}"
+
+
+def _look(prompt: str) -> _Seen:
+    turns = [(match[1], match[2]) for match in _TURN.finditer(prompt)]
+    task = next((text for role, text in turns if role == "user"), "")
+    match = _SENTENCE.match(task)
+    family = next((name for name in ("count", "rename", "config", "script") if match and match[name]), "join")
+    files = tuple(re.findall(r"\b([a-z])(?= and |$)", match["files"])) if match else ()
+    known: dict[str, str] = {}
+    wrote = False
+    commands = 0
+    asked: list[str] = []
+    for role, text in turns:
+        command = _COMMAND.search(text) if role == "assistant" else None
+        if command is not None:
+            commands += 1
+            asked = command[1].split()
+            wrote = not command[1].startswith(("cat ", "wc "))
+        elif role == "tool":
+            known |= _numbers(asked, text)
+    notes = re.search(r"\nNotes: (.*)", task)
+    if notes:
+        known |= dict(re.findall(r"([a-z]) (\d+)", notes[1]))
+    return _Seen(
+        family=family,
+        files=files,
+        target=(match["target"] or "") if match else "",
+        known=known,
+        num_commands=commands,
+        wrote=wrote,
+        compacts=bool(turns) and turns[-1] == ("user", "Summarise what you know."),
+    )
+
+
+def _numbers(asked: list[str], output: str) -> dict[str, str]:
+    """Which file showed which number."""
+    if asked[:1] == ["wc"]:
+        return {name: number for number, name in re.findall(r"(\d+) ([a-z])\b", output)}
+    return dict(zip(asked[1:], re.findall(r"\d+", output), strict=False)) if asked[:1] == ["cat"] else {}
