@@ -1,0 +1,140 @@
+"""Facts of a run as JSON lines: one file per process and attempt, one writer per file, merged by readers.
+
+Invariants (each has a test):
+  - a writer that started never raises into its caller: what could not be written is counted;
+  - a line torn by a crash is skipped by readers and never glued to the next one;
+  - a reader that polls returns every whole line exactly once, in time order within a poll.
+Fields are plain JSON: ids and versions as text, times in seconds, shares as fractions.
+"""
+
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.clock import monotonic_s, unix_s
+from gyre_hpc.protocol.identity import Version
+
+FLUSH_BYTES = 32 << 10
+FLUSH_S = 0.5
+KEEP_BYTES = 4 << 20
+"""What is kept in memory while the folder cannot be written; beyond it events are dropped and counted."""
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One fact."""
+
+    time: float
+    """Unix seconds."""
+    mono: float
+    """Monotonic seconds of the writer's machine."""
+    process: str
+    attempt: int
+    kind: str
+    """One of kinds.KINDS."""
+    fields: dict[str, Any] = {}
+
+
+class EventWriter:
+    """The events of one process. Thread-safe. A flush happens by size or age at a write, at `flush`, and at `close`."""
+
+    def __init__(self, path: Path, process: str, attempt: int) -> None:
+        """Raises OSError if the file cannot be opened: a monitor that cannot start stops the run."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.process, self.attempt = process, attempt
+        self.num_lost = 0
+        """Events that were dropped."""
+        self._encoder = msgspec.json.Encoder(enc_hook=str)
+        self._lock = threading.Lock()
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # An earlier incarnation may have died inside a line; an empty line is nothing to a reader.
+        self._pending = bytearray(b"\n" if os.fstat(self._fd).st_size else b"")
+        self._num_pending = 0
+        self._flushed_at = monotonic_s()
+
+    def note(self, kind: str, fields: Mapping[str, Any]) -> None:
+        """Record one fact that happened now. Never raises."""
+        now = monotonic_s()
+        event = Event(unix_s(), now, self.process, self.attempt, kind, {name: _plain(value) for name, value in fields.items()})
+        try:
+            line = self._encoder.encode(event)
+        except (TypeError, ValueError):  # a field that JSON cannot hold, such as an integer beyond 64 bits
+            line = self._encoder.encode(msgspec.structs.replace(event, fields={name: repr(value) for name, value in event.fields.items()}))
+        with self._lock:
+            self._pending += line + b"\n"
+            self._num_pending += 1
+            if len(self._pending) >= FLUSH_BYTES or now - self._flushed_at >= FLUSH_S:
+                self._write()
+
+    def flush(self) -> None:
+        """Hand everything to the operating system. Never raises."""
+        with self._lock:
+            self._write()
+
+    def close(self) -> None:
+        with self._lock:
+            self._write()
+            if self._fd >= 0:
+                os.close(self._fd)
+                self._fd = -1
+
+    def _write(self) -> None:
+        self._flushed_at = monotonic_s()
+        try:
+            while self._pending:
+                del self._pending[: os.write(self._fd, self._pending)]
+            self._num_pending = 0
+        except OSError:
+            if len(self._pending) > KEEP_BYTES or self._fd < 0:
+                self.num_lost += self._num_pending
+                # A part of the first line may be in the file already.
+                self._pending, self._num_pending = bytearray(b"\n"), 0
+
+
+class EventReader:
+    """All events of a run folder, again and again."""
+
+    def __init__(self, folder: Path) -> None:
+        self.num_torn = 0
+        """Whole lines that were no events."""
+        self._folder = folder
+        self._offsets: dict[Path, int] = {}
+        self._decoder = msgspec.json.Decoder(Event)
+
+    def poll(self) -> list[Event]:
+        """Events written since the last poll, by time; empty while the folder does not exist."""
+        events: list[Event] = []
+        for path in sorted(self._folder.glob("*.jsonl")):
+            offset = self._offsets.get(path, 0)
+            with path.open("rb") as file:
+                file.seek(offset)
+                data = file.read()
+            whole = data.rfind(b"\n") + 1
+            self._offsets[path] = offset + whole
+            for line in data[:whole].splitlines():
+                event = self._event(line)
+                if event is not None:
+                    events.append(event)
+        events.sort(key=lambda event: event.time)
+        return events
+
+    def _event(self, line: bytes) -> Event | None:
+        if not line.strip():
+            return None
+        try:
+            return self._decoder.decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            self.num_torn += 1
+            return None
+
+
+def read_events(folder: Path) -> list[Event]:
+    """Every event of `folder`, by time."""
+    return EventReader(folder).poll()
+
+
+def _plain(value: Any) -> Any:
+    return str(value) if isinstance(value, Version) else value
