@@ -38,7 +38,7 @@ class FanOut(Tracker):
         for tracker in list(self._trackers):
             try:
                 call(tracker)
-            except Exception as error:  # process edge: monitoring must not take down training
+            except Exception as error:  # noqa: BLE001 - process edge: monitoring must not take down training
                 self._trackers.remove(tracker)
                 log.warning("tracker %s failed and is left out: %s", type(tracker).__name__, error)
 
