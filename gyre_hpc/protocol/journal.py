@@ -53,6 +53,8 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin"):
     """Unix seconds."""
     tool_owner: tuple[str, ...] = ()
     """Minted tool-call ids this prompt answers."""
+    context: str = ""
+    """Hex digest of the messages and tools before the answer; recorded answers in it count by their call, not their text."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress"):
@@ -84,6 +86,8 @@ class CallEnd(msgspec.Struct, frozen=True, tag="end"):
     """Cells that served it, in order; more than one = continued elsewhere."""
     num_reprefilled: int
     time: float
+    text: str = ""
+    """Hex digest of the answer's text as delivered: finds this call again when the answer has no tool call."""
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):

@@ -47,7 +47,9 @@ class ApplyOrder(msgspec.Struct, frozen=True):
 
 
 class FitOrder(msgspec.Struct, frozen=True):
-    """core only: supervised warm start on the micro-batches at `urls`; leads to `version`."""
+    """core only: supervised warm start on the micro-batches at `urls`; leads to `version`. The core saves checkpoint
+    `<lineage>.<step>` of `version` before it reports `fitted` (whatever before_publish says). Before a fit the weights are
+    the random ones, version `0.-1`."""
 
     id: str
     urls: tuple[str, ...]
@@ -64,7 +66,8 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     """Number of the role order; grows with each role change and fences everything older."""
     role: Role
     version: Version | None = None
-    """rollout: serve this; train: start from this snapshot. None: whatever the cell has (before the first version)."""
+    """rollout: serve this; train: start from this snapshot. None: whatever the cell has (before the first version).
+    When it changes while the cell trains, the trainer wakes anew with it (its sum is zeroed) without leaving the role."""
     sources: tuple[str, ...] = ()
     """Base URLs of cells whose snapshot store has `version`; empty: own store or `checkpoint`."""
     checkpoint: str | None = None

@@ -1,0 +1,206 @@
+"""From a complete batch to a published version, and back to a whole state when the core was lost."""
+
+from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
+from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMicroBatches
+from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
+from gyre_hpc.machines.batch.fleet import Move
+from gyre_hpc.machines.batch.groups import GroupState
+from gyre_hpc.machines.batch.records import CommitIntended, Counted, LineageBegun, Published
+from gyre_hpc.machines.batch.state import State, new_batch, persist
+from gyre_hpc.machines.batch.trial import Phase
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.to_cell import ApplyOrder
+
+FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
+_TRIES_BEFORE_VOID = 2
+
+
+def consolidate(state: State, now: float) -> list[Effect]:
+    """Advance the commit of the open batch by as much as the reports allow."""
+    if state.phase is not Phase.training or state.version is None or not state.fleet.core.is_usable:
+        return []
+    if state.commit is None:
+        # A restarted controller asks: the core may have applied what was intended before the restart.
+        return _publish_if_applied(state, now) or _begin(state, now)
+    commit = state.commit
+    failure = "" if commit.intent else commit.failure(state.fleet) or _overdue(state, now)
+    if failure:
+        return _fail(state, failure)
+    if commit.intent:
+        return _publish_if_applied(state, now)
+    outcome = commit.advance(state.fleet, state.batch)
+    if outcome == "mismatch":
+        return _fail(state, "manifests are not the batch exactly once")
+    return _intend(state) if outcome == "reduced" else []
+
+
+def _begin(state: State, now: float) -> list[Effect]:
+    core = state.fleet.core
+    holders = sorted(state.batch.ledger.holders() - {core.name})
+    moving = any(state.fleet.cells[name].move is not Move.none for name in (core.name, *holders))
+    if not state.batch.is_complete or not core.is_training or moving:
+        return []
+    state.generation += 1
+    state.commit = Commit(
+        generation=state.generation,
+        members=(core.name, *holders),
+        nonce=nonce_of(state.secret, state.generation),
+        started_at=now,
+    )
+    return [Note("commit_started", {"update": state.update, "generation": state.generation, "members": list(state.commit.members)})]
+
+
+def _overdue(state: State, now: float) -> str:
+    assert state.commit is not None
+    late = now - state.commit.started_at > state.settings.commit_deadline_s
+    return f"not reduced within {state.settings.commit_deadline_s:g} s" if late else ""
+
+
+def _fail(state: State, reason: str) -> list[Effect]:
+    """Drop the generation; satellites that were in it again and again are voided, so that the core can finish alone."""
+    commit = state.commit
+    assert commit is not None
+    state.commit = None
+    state.commit_failures += 1
+    state.add("commits_failed")
+    effects: list[Effect] = [Note("commit_failed", {"update": state.update, "generation": commit.generation, "reason": reason})]
+    if state.commit_failures >= _TRIES_BEFORE_VOID:
+        for name in commit.members[1:]:
+            voided = state.batch.void(name)
+            state.fleet.cells[name].fence += 1
+            effects.append(Note("voided", {"cell": name, "micro_batches": voided, "reason": reason}))
+        if len(commit.members) == 1:
+            core = state.fleet.core
+            state.batch.void_core(core.name)
+            core.fence += 1
+        state.commit_failures = 0
+    return effects
+
+
+def _intend(state: State) -> list[Effect]:
+    commit, version = state.commit, state.version
+    assert commit is not None and version is not None
+    commit.intent = manifest_hash(state.update, state.batch.ledger.ids())
+    record = CommitIntended(
+        update=state.update,
+        manifest_hash=commit.intent,
+        version=Version(version.lineage, version.step + 1),
+        groups=tuple(state.batch.groups),
+        num_executions=state.batch.num_executions,
+    )
+
+    def durable(state: State, now: float) -> list[Effect]:
+        state.intents[record.update] = record
+        if state.commit is commit:
+            commit.intent_is_durable = True
+        return []
+
+    return persist(state, record, durable)
+
+
+def apply_order(state: State) -> ApplyOrder | None:
+    """What the core is to apply now: only once the intent is durable."""
+    commit = state.commit
+    if commit is None or not commit.intent_is_durable:
+        return None
+    intent = state.intents[state.update]
+    return ApplyOrder(
+        update=intent.update,
+        manifest_hash=intent.manifest_hash,
+        num_executions=max(1, intent.num_executions),
+        version=intent.version,
+        consumed=_consumed(state, intent),
+        counters={"groups_begun": state.groups.begun["train"], "update": intent.update + 1},
+    )
+
+
+def _consumed(state: State, intent: CommitIntended) -> tuple[str, ...]:
+    """Every execution consumed on the way to the version the intent leads to."""
+    groups = [group for group in state.groups.of_purpose("train") if group.state is GroupState.consumed or group.id in intent.groups]
+    return tuple(member for group in groups for member in group.members)
+
+
+def _publish_if_applied(state: State, now: float) -> list[Effect]:
+    core = state.fleet.core.report
+    intent = state.intents.get(state.update)
+    if core is None or core.applied is None or intent is None:
+        return []
+    applied = core.applied
+    if (applied.update, applied.manifest_hash) != (intent.update, intent.manifest_hash):
+        return []
+    return publish(state, now, intent, applied.version, applied.metrics)
+
+
+def publish(state: State, now: float, intent: CommitIntended, version: Version, metrics: dict[str, float]) -> list[Effect]:
+    """The update is made: its groups are consumed, the next batch opens, cells go over to `version`."""
+    trained_by = [entry.trained_by for entry in state.batch.ledger.entries()]
+    by_satellites = sum(bool(name) and name != state.fleet.core_name for name in trained_by)
+    joined = len(state.batch.joined)
+    for id in intent.groups:
+        group = state.groups.groups[id]
+        group.state, group.update = GroupState.consumed, intent.update
+    state.version, state.commit, state.commit_failures = version, None, 0
+    state.batch = new_batch(intent.update + 1)
+    state.moved_on(now)
+    state.add("satellites_joined_mid_batch", joined)
+    state.add("updates")
+    note = Note(
+        "applied",
+        {
+            "update": intent.update, "version": str(version), "manifest_hash": intent.manifest_hash, "executions": intent.num_executions,
+            "micro_batches": len(trained_by), "by_satellites": by_satellites, "joined_mid_batch": joined, **metrics,
+        },
+    )  # fmt: skip
+    effects: list[Effect] = [note, Note("version_published", {"version": str(version), "update": intent.update})]
+    if FORGET not in state.running_actions:
+        state.running_actions.add(FORGET)
+        effects.append(Start(FORGET, ForgetMicroBatches(intent.update + 1)))
+    effects += persist(state, Published(version, intent.update, metrics), _nothing)
+    return effects + persist(state, Counted(dict(state.totals)), _nothing)
+
+
+def _nothing(state: State, now: float) -> list[Effect]:
+    return []
+
+
+def look_for_checkpoint(state: State) -> list[Effect]:
+    """At the start of an attempt, and after the core was lost: what is the newest whole checkpoint?"""
+    if state.looked_for_checkpoint or FIND_CHECKPOINT in state.running_actions:
+        return []
+    state.running_actions.add(FIND_CHECKPOINT)
+    return [Start(FIND_CHECKPOINT, FindCheckpoint())]
+
+
+def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[Effect]:
+    """Load it as a new lineage; without one the run begins anew from version 0."""
+    state.running_actions.discard(FIND_CHECKPOINT)
+    state.looked_for_checkpoint = True
+    if isinstance(told, Failed):
+        state.looked_for_checkpoint = False
+        return [Note("alarm", {"what": "checkpoints cannot be read", "reason": told.reason})]
+    checkpoint: Checkpoint | None = told.result
+    if checkpoint is not None:
+        return load(state, checkpoint)
+    if state.version is None:
+        return []
+    if state.version.step > 0:
+        return [Note("alarm", {"what": "the core is lost and there is no checkpoint", "version": str(state.version)})]
+    # Nothing was trained yet: the first weights follow from the configuration.
+    return load(state, Checkpoint(folder="", version=state.version, update=-1))
+
+
+def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
+    """Go back to a checkpoint: consumed is what it says, the rest of later updates is trained again."""
+    lineage = max(checkpoint.version.lineage, state.version.lineage if state.version else 0) + 1
+    target = Version(lineage, checkpoint.version.step)
+    consumed = set(checkpoint.consumed)
+    state.groups.unconsume_from(target.step)
+    for group in state.groups.of_purpose("train"):
+        if group.state is GroupState.complete and consumed & set(group.members):
+            group.state, group.update = GroupState.consumed, min(state.update, target.step) - 1
+    state.batch, state.commit = new_batch(target.step), None
+    for cell in state.fleet.cells.values():
+        cell.fence += 1
+    state.loading, state.target = checkpoint, target
+    note = Note("checkpoint", {"loaded": checkpoint.folder, "version": str(checkpoint.version), "as": str(target)})
+    return [note, *persist(state, LineageBegun(target), _nothing)]

@@ -1,0 +1,64 @@
+"""Facts for the scheduler, as a pure function of what the batch machine knows."""
+
+from gyre_hpc.machines.batch.commit import Commit
+from gyre_hpc.machines.batch.fleet import Cell, Fleet, Move
+from gyre_hpc.machines.batch.groups import Groups
+from gyre_hpc.machines.batch.lending import Lending
+from gyre_hpc.machines.batch.open_batch import OpenBatch
+from gyre_hpc.machines.batch.settings import BatchSettings
+from gyre_hpc.protocol.identity import Role
+from gyre_hpc.scheduler.base import EngineCurve, Facts
+
+
+def facts_of(
+    now: float,
+    *,
+    settings: BatchSettings,
+    fleet: Fleet,
+    groups: Groups,
+    batch: OpenBatch,
+    commit: Commit | None,
+    lending: Lending,
+    evaluating: bool,
+    gate_closed: bool,
+) -> Facts:
+    """What the scheduler sees now."""
+    training = fleet.training()
+    waiting = batch.ledger.waiting()
+    return Facts(
+        now=now,
+        cells=len(fleet.usable()),
+        training=len(training),
+        core_training=fleet.core in training,
+        core_usable=fleet.core.is_usable,
+        live=len(groups.live),
+        groups_per_batch=settings.groups_per_batch,
+        groups_ready=len(batch.groups),
+        batch_full=batch.full,
+        batch_open=batch.ledger.is_open(),
+        gate_closed=gate_closed,
+        micro_batches_waiting=len(waiting),
+        ready_work_s=sum(entry.num_tokens for entry in waiting) / speed(fleet, settings),
+        cells_busy_training=sum(_is_busy(cell, batch) for cell in training),
+        update_in_progress=commit is not None,
+        switch_s=lending.switch_s,
+        pull_s=lending.pull_s,
+        last_lend=lending.last_lend,
+        kv_tokens_per_cell=settings.kv_tokens_per_cell,
+        evaluating=evaluating,
+        batches_done=batch.update,
+        window_complete=gate_closed and not groups.live,
+        curve=EngineCurve(half=settings.scheduler.concurrency_half),
+    )
+
+
+def speed(fleet: Fleet, settings: BatchSettings) -> float:
+    """Mean measured training speed of a cell, tokens/s."""
+    measured = [cell.report.train_tokens_per_s for cell in fleet.usable() if cell.report is not None and cell.report.train_tokens_per_s > 0]
+    return sum(measured) / len(measured) if measured else settings.train_tokens_per_s
+
+
+def _is_busy(cell: Cell, batch: OpenBatch) -> bool:
+    """Inside a micro-batch, holding leases, or on its way into training."""
+    on_its_way = cell.move is Move.leaving or (cell.move is Move.ordered and cell.role is Role.train)
+    return on_its_way or bool(batch.ledger.leased(cell.name))

@@ -1,0 +1,175 @@
+"""What the batch machine knows of its cells: newest report, desired role, term, fence; who is lost or set aside."""
+
+import enum
+
+from gyre_hpc.machines.batch.documents import Document
+from gyre_hpc.machines.batch.settings import BatchSettings
+from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.protocol.to_batch import CellReport, CellState
+
+_WORKING = {CellState.rollout, CellState.draining, CellState.switching, CellState.train, CellState.handing_in}
+
+
+class Move(enum.Enum):
+    """Where a role change stands. A cell with a move is in transition; only one cell is at a time.
+
+    none -> leaving (table without it is being acknowledged) -> ordered -> none            rollout to train
+    none -> finishing (no new leases; its last ones end) -> ordered (hand-in, switch) -> none   train to rollout
+    """
+
+    none = "none"
+    leaving = "leaving"
+    finishing = "finishing"
+    ordered = "ordered"
+
+
+class Cell:
+    """One cell as the batch machine sees it."""
+
+    def __init__(self, name: str, base: int) -> None:
+        self.name = name
+        self.order = Document(name, base)
+        self.incarnation = 0
+        self.report: CellReport | None = None
+        self.heard_at = 0.0
+        self.role = Role.rollout
+        self.term = base
+        self.fence = base
+        self.move = Move.none
+        self.left_table = 0
+        self.lent_at = -1e18
+        self.hand_in = False
+        self.lost = ""
+        """Why it is not there now; empty when it is."""
+        self.aside = ""
+        self.failed_starts = 0
+        self.asked_at = -1e18
+        self.started_at = 0.0
+
+    @property
+    def is_usable(self) -> bool:
+        """Has weights and can take orders."""
+        return not self.lost and not self.aside and self.report is not None and self.report.state in _WORKING
+
+    @property
+    def is_serving(self) -> bool:
+        """Belongs into the routing table."""
+        report = self.report
+        return (
+            self.is_usable
+            and report is not None
+            and self.role is Role.rollout
+            and self.move is not Move.leaving
+            and report.state is CellState.rollout
+            and report.term == self.term
+            and report.version is not None
+        )
+
+    @property
+    def is_training(self) -> bool:
+        """Awake as a trainer under the newest role order."""
+        report = self.report
+        return (
+            self.is_usable
+            and report is not None
+            and self.role is Role.train
+            and report.state is CellState.train
+            and report.term == self.term
+        )
+
+    def has(self, version: Version) -> bool:
+        return self.report is not None and version in self.report.snapshots
+
+    def change_role(self, role: Role) -> None:
+        """A new term begins."""
+        self.role = role
+        self.term += 1
+        self.move = Move.ordered
+
+
+class Fleet:
+    """All cells of the run."""
+
+    def __init__(self, settings: BatchSettings) -> None:
+        self._settings = settings
+        self.cells = {name: Cell(name, settings.number_base) for name in settings.cells}
+        self.core_name = settings.core
+
+    @property
+    def core(self) -> Cell:
+        return self.cells[self.core_name]
+
+    @property
+    def satellites(self) -> list[Cell]:
+        return [cell for cell in self.cells.values() if cell.name != self.core_name]
+
+    def usable(self) -> list[Cell]:
+        return [cell for cell in self.cells.values() if cell.is_usable]
+
+    def serving(self) -> list[Cell]:
+        return [cell for cell in self.cells.values() if cell.is_serving]
+
+    def training(self) -> list[Cell]:
+        """Ordered to train and there, awake or not yet."""
+        return [cell for cell in self.usable() if cell.role is Role.train or cell.move is Move.leaving]
+
+    def moving(self) -> Cell | None:
+        return next((cell for cell in self.usable() if cell.move is not Move.none), None)
+
+    def take_directory(self, now: float, directory: Directory) -> list[Cell]:
+        """Learn of new incarnations; return cells whose incarnation ended (lost) just now."""
+        lost = []
+        for entry in directory.entries:
+            cell = self.cells.get(entry.process)
+            if cell is None or entry.incarnation < cell.incarnation:
+                continue
+            if entry.incarnation > cell.incarnation:
+                if cell.incarnation and not cell.lost:
+                    cell.lost = "replaced by a newer start"
+                    lost.append(cell)
+                cell.incarnation, cell.report, cell.started_at = entry.incarnation, None, now
+                if not entry.lost:
+                    cell.lost = ""
+            if entry.lost and not cell.lost:
+                cell.lost = entry.lost
+                lost.append(cell)
+        return lost
+
+    def take_report(self, now: float, report: CellReport) -> bool:
+        """False for a report that is not newer than what is known."""
+        cell = self.cells.get(report.cell)
+        if cell is None or report.incarnation < cell.incarnation or cell.aside:
+            return False
+        known = cell.report
+        if known is not None and known.incarnation == report.incarnation and report.seq <= known.seq:
+            return False
+        if report.incarnation == cell.incarnation and cell.lost:
+            return False
+        if known is None or known.incarnation != report.incarnation:
+            self._adopt(cell, report, now)
+        cell.report, cell.heard_at = report, now
+        if cell.move is Move.ordered and report.term == cell.term and report.state.value == cell.role.value:
+            cell.move = Move.none
+            cell.hand_in = False
+        return True
+
+    def _adopt(self, cell: Cell, report: CellReport, now: float) -> None:
+        """First word of an incarnation: its role and numbers are the truth, whoever ordered them."""
+        cell.incarnation, cell.lost, cell.started_at = report.incarnation, "", now
+        cell.term = max(cell.term, report.term)
+        cell.fence = max(cell.fence, report.fence) + 1
+        in_training = report.state in (CellState.train, CellState.handing_in)
+        role = Role.train if in_training else Role.rollout
+        if report.term != cell.term or role is not cell.role or report.state is CellState.starting:
+            cell.change_role(role)
+        cell.move = Move.none
+        cell.hand_in = False
+
+    def silent(self, now: float) -> list[Cell]:
+        """Cells that have reported and then fell silent."""
+        return [
+            cell
+            for cell in self.cells.values()
+            if cell.report is not None and not cell.lost and not cell.aside and now - cell.heard_at > self._settings.silence_s
+        ]

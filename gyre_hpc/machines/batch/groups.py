@@ -1,0 +1,146 @@
+"""Executions and groups: who runs, who ended, which group is complete, which version it began with.
+
+A group is begun -> complete (all its executions ended) -> chosen (for the open batch) -> consumed.
+Evaluation and warm start use groups of one execution; they never reach `chosen`.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from gyre_hpc.protocol.identity import ExecutionId, GroupId, Version
+from gyre_hpc.protocol.to_batch import Ended, ScoreState
+
+WARM_TASKS = 1_000_000
+"""Warm start uses tasks of the train split from here on, so that no training group repeats one."""
+
+
+class GroupState(enum.Enum):
+    begun = "begun"
+    complete = "complete"
+    chosen = "chosen"
+    consumed = "consumed"
+
+
+@dataclass(kw_only=True, slots=True)
+class Group:
+    """K executions of one task."""
+
+    id: GroupId
+    ordinal: int
+    members: list[str]
+    """Execution ids now in its places."""
+    state: GroupState = GroupState.begun
+    durable: bool = False
+    """GroupBegun is on disk: it may be given to a runner."""
+    first_versions: dict[str, Version] = field(default_factory=dict)
+    ended: dict[str, Ended] = field(default_factory=dict)
+    update: int = -1
+    """Update it was chosen for."""
+
+    @property
+    def first_step(self) -> int | None:
+        """v of DESIGN §7: the oldest step at a first call of its executions; None before any call."""
+        return min((version.step for version in self.first_versions.values()), default=None)
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.ended) == len(self.members)
+
+
+class Groups:
+    """All groups of the run, by id; counters kept at O(1) per event."""
+
+    def __init__(self, groups_per_batch: int, group_size: int) -> None:
+        self._per_batch, self._size = groups_per_batch, group_size
+        self.groups: dict[GroupId, Group] = {}
+        self.begun = {"train": 0, "eval": 0, "warm": 0}
+        self.live: dict[str, GroupId] = {}
+        """Executions begun and not ended -> group."""
+        self.counts: dict[str, int] = {}
+        """Ended train executions by score state."""
+
+    def next_group(self, purpose: str, slot: int = 0) -> GroupId:
+        """Id of the group that would begin next."""
+        if purpose == "train":
+            return GroupId("train", self.begun["train"] // self._per_batch, self.begun["train"] % self._per_batch)
+        return GroupId(purpose, slot, sum(1 for id in self.groups if id.purpose == purpose and id.slot == slot))
+
+    def begin(self, id: GroupId) -> Group:
+        size = self._size if id.purpose == "train" else 1
+        members = [str(ExecutionId(id.purpose, id.slot, id.group, index)) for index in range(size)]
+        group = Group(id=id, ordinal=self.begun[id.purpose], members=members)
+        self.groups[id] = group
+        self.begun[id.purpose] += 1
+        for member in members:
+            self.live[member] = id
+        return group
+
+    def restart(self, old: str) -> str:
+        """Another try takes the place of `old`; return its id."""
+        group = self.of(old)
+        assert group is not None
+        new = str(ExecutionId.parse(old).restarted())
+        group.members[group.members.index(old)] = new
+        group.first_versions.pop(old, None)
+        group.ended.pop(old, None)
+        self.live.pop(old, None)
+        self.live[new] = group.id
+        return new
+
+    def first_call(self, execution: str, version: Version) -> None:
+        group = self.of(execution)
+        if group is not None and execution in group.members:
+            group.first_versions.setdefault(execution, version)
+
+    def end(self, ended: Ended) -> Group | None:
+        """Record an end once; return its group if it completes it."""
+        group = self.of(ended.execution)
+        if group is None or ended.execution not in group.members or ended.execution in group.ended:
+            return None
+        group.ended[ended.execution] = ended
+        self.live.pop(ended.execution, None)
+        if group.id.purpose == "train":
+            self.counts[ended.state.value] = self.counts.get(ended.state.value, 0) + 1
+        if not group.is_complete:
+            return None
+        group.state = GroupState.complete
+        return group
+
+    def of(self, execution: str) -> Group | None:
+        return self.groups.get(ExecutionId.parse(execution).group_id)
+
+    def is_known(self, execution: str) -> bool:
+        group = self.of(execution)
+        return group is not None and execution in group.members
+
+    def of_purpose(self, purpose: str, slot: int | None = None) -> list[Group]:
+        return [group for id, group in self.groups.items() if id.purpose == purpose and (slot is None or id.slot == slot)]
+
+    def in_state(self, state: GroupState) -> list[Group]:
+        """Training groups in `state`, oldest first."""
+        return [group for group in self.of_purpose("train") if group.state is state]
+
+    def unconsume_from(self, step: int) -> None:
+        """A checkpoint of `step` was loaded: what later updates consumed is to be trained again."""
+        for group in self.of_purpose("train"):
+            if group.state is GroupState.chosen or (group.state is GroupState.consumed and group.update >= step):
+                group.state, group.update = GroupState.complete, -1
+
+    def num_passed(self, purpose: str, slot: int) -> tuple[int, int]:
+        """(passed, ended with a score) of a trial."""
+        scored = [
+            ended
+            for group in self.of_purpose(purpose, slot)
+            for ended in group.ended.values()
+            if ended.state in (ScoreState.scored, ScoreState.partial)
+        ]
+        return sum(ended.passed for ended in scored), len(scored)
+
+
+def task_of(id: GroupId, ordinal: int) -> tuple[str, int]:
+    """(split, index) of a group's task."""
+    if id.purpose == "train":
+        return "train", ordinal
+    if id.purpose == "warm":
+        return "train", WARM_TASKS + id.group
+    return "heldout", id.group

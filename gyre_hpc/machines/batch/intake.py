@@ -1,0 +1,234 @@
+"""Reports come in: what cells, gateways and runners say becomes state, each fact once."""
+
+from gyre_hpc.machines.base import Effect, Note, Send
+from gyre_hpc.machines.batch.fleet import Cell
+from gyre_hpc.machines.batch.groups import GroupState
+from gyre_hpc.machines.batch.records import ExecutionEnded, ExecutionRestarted, FirstCalled
+from gyre_hpc.machines.batch.state import State, persist
+from gyre_hpc.protocol.identity import ExecutionId
+from gyre_hpc.protocol.supervision import Directory, RestartCell, SetAside
+from gyre_hpc.protocol.to_batch import CallEnded, CellReport, CellState, Ended, FirstCall, GatewayReport, RunnerReport, ScoreState
+
+
+def take_directory(state: State, now: float, directory: Directory) -> list[Effect]:
+    """New addresses; cells whose process ended are lost."""
+    state.urls |= {entry.process: entry.url for entry in directory.entries if entry.url}
+    effects: list[Effect] = []
+    for cell in state.fleet.take_directory(now, directory):
+        effects += lose_cell(state, now, cell, cell.lost)
+    return effects
+
+
+def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]:
+    """Void what the cell holds and order its next start; set it aside after too many failed starts."""
+    never_worked = cell.report is None or cell.report.state is CellState.starting
+    cell.failed_starts = cell.failed_starts + 1 if never_worked else 0
+    cell.lost = reason or "lost"
+    is_core = cell is state.fleet.core
+    voided = state.batch.void_core(cell.name) if is_core else state.batch.void(cell.name)
+    cell.fence += 1
+    state.add("cells_lost")
+    effects: list[Effect] = [Note("cell_lost", {"cell": cell.name, "reason": cell.lost, "voided": voided})]
+    effects += note_activity(state, cell)
+    if is_core and state.version is not None:
+        # Its memory held the newest weights and optimizer: look for the newest checkpoint before anything else.
+        state.looked_for_checkpoint = False
+    if cell.failed_starts >= state.settings.max_failed_starts and not is_core:
+        cell.aside = f"{cell.failed_starts} failed starts; last: {cell.lost}"
+        return [
+            *effects,
+            Note("alarm", {"what": "cell set aside", "cell": cell.name, "reason": cell.aside}),
+            _tell(SetAside(cell.name, cell.aside)),
+        ]
+    return [*effects, *ask_restart(state, cell, now)]
+
+
+def ask_restart(state: State, cell: Cell, now: float) -> list[Effect]:
+    """Only the controller orders a cell's restart. Asked again while the directory still shows the lost incarnation."""
+    cell.asked_at = now
+    return [_tell(RestartCell(cell.name, cell.incarnation, cell.lost)), Note("cell_restarted", {"cell": cell.name, "reason": cell.lost})]
+
+
+def _tell(message: RestartCell | SetAside) -> Send:
+    return Send("supervisor-0", message)
+
+
+def take_cell_report(state: State, now: float, report: CellReport) -> list[Effect]:
+    """Accumulated micro-batches, hand-ins and finished switches of one cell."""
+    if not state.fleet.take_report(now, report):
+        return []
+    cell = state.fleet.cells[report.cell]
+    effects = state.lending.observe(cell) + note_activity(state, cell)
+    if report.update == state.update and report.fence == cell.fence:
+        effects += _take_accumulated(state, now, cell, report)
+    if cell is state.fleet.core:
+        effects += _take_hand_ins(state, now, report)
+    return effects
+
+
+def _take_accumulated(state: State, now: float, cell: Cell, report: CellReport) -> list[Effect]:
+    facts = {fact.id: fact for fact in report.accumulated}
+    effects: list[Effect] = []
+    for entry in state.batch.ledger.accumulate(cell.name, facts):
+        state.moved_on(now)
+        fact = facts[entry.id]
+        state.add("micro_batches")
+        state.add("micro_batches_by_satellites", cell is not state.fleet.core)
+        state.add("on_policy_tokens", fact.num_on_policy)
+        state.totals["max_logprob_gap"] = max(state.totals.get("max_logprob_gap", 0.0), fact.max_logprob_gap)
+        effects.append(
+            Note(
+                "micro_batch_accumulated",
+                {
+                    "id": entry.id, "cell": cell.name, "update": state.update, "seconds": fact.seconds, "targets": fact.num_targets,
+                    "gap": fact.max_logprob_gap, "on_policy": fact.num_on_policy, "clipped": fact.clipped, "loss": fact.loss_sum,
+                    "satellite": cell is not state.fleet.core, "live": len(state.groups.live), "batch_full": state.batch.full,
+                },
+            )
+        )  # fmt: skip
+    return effects
+
+
+def _take_hand_ins(state: State, now: float, report: CellReport) -> list[Effect]:
+    effects: list[Effect] = []
+    for held in report.held:
+        giver = state.fleet.cells.get(held.cell)
+        if giver is None or held.fence != giver.fence or report.update != state.update:
+            continue
+        if state.batch.take_hand_in(held.cell, held.fence, report.cell, held.ids):
+            state.moved_on(now)
+            # What it held under this fence now lives in the core; what it accumulates later gets a number of its own.
+            giver.fence += 1
+            effects.append(Note("hand_in", {"cell": held.cell, "fence": held.fence, "micro_batches": len(held.ids)}))
+    return effects
+
+
+def note_activity(state: State, cell: Cell) -> list[Effect]:
+    """An event whenever what a cell does, or why it does nothing, changes."""
+    activity = activity_of(state, cell)
+    if state.activities.get(cell.name) == activity:
+        return []
+    state.activities[cell.name] = activity
+    role, _, reason = activity.partition(":")
+    return [Note("cell_state", {"cell": cell.name, "state": role, "reason": reason, "term": cell.term})]
+
+
+def activity_of(state: State, cell: Cell) -> str:
+    """`<state>:<idle reason>`; the reason is empty while the cell works."""
+    report = cell.report
+    if cell.aside:
+        return "lost:set_aside"
+    if cell.lost or report is None:
+        return "lost:lost" if cell.lost else "starting:starting"
+    if report.state is CellState.rollout:
+        return f"rollout:{'' if report.live_requests else _why_no_calls(state)}"
+    if report.state is CellState.train:
+        busy = bool(state.batch.ledger.leased(cell.name)) or report.commit is not None
+        return f"train:{'' if busy else 'waits_for_groups' if not state.batch.full else 'waits_for_commit'}"
+    return f"{report.state.value}:"
+
+
+def _why_no_calls(state: State) -> str:
+    if state.phase.value != "training":
+        return state.phase.value
+    return "tools_or_empty" if state.groups.live else "no_executions"
+
+
+def take_gateway_report(state: State, now: float, report: GatewayReport) -> list[Effect]:
+    """First calls and ended calls, each by its number once; the table acknowledgement."""
+    known = state.gateways.get(report.shard)
+    if known is not None and (report.incarnation, report.seq) <= (known.incarnation, known.seq):
+        return []
+    if known is None or known.incarnation != report.incarnation:
+        state.gateway_seen[report.shard] = state.gateway_acked[report.shard] = -1
+    state.gateways[report.shard], state.gateway_heard[report.shard] = report, now
+    effects: list[Effect] = []
+    for number, fact in enumerate(report.facts, start=report.first_fact):
+        if number <= state.gateway_seen[report.shard]:
+            continue
+        state.gateway_seen[report.shard] = number
+        match fact:
+            case FirstCall(execution=execution, version=version):
+                if state.groups.is_known(execution):
+                    state.groups.first_call(execution, version)
+                    effects += persist(state, FirstCalled(execution, version), _nothing)
+                    effects.append(Note("first_call", {"execution": execution, "version": str(version)}))
+            case CallEnded():
+                state.moved_on(now)
+                _count_call(state, fact)
+    # Acknowledged once all of them are durable: records become so in order.
+    seen, shard, incarnation = state.gateway_seen[report.shard], report.shard, report.incarnation
+    if not any(isinstance(record, FirstCalled) for record, _ in state.pending.values()):
+        _acknowledge(state, shard, incarnation, seen)
+    else:
+        last = next(reversed(state.pending))
+        record, then = state.pending[last]
+        state.pending[last] = (record, lambda state, now: [*then(state, now), *_acknowledge(state, shard, incarnation, seen)])
+    return effects
+
+
+def _acknowledge(state: State, shard: str, incarnation: int, number: int) -> list[Effect]:
+    if state.gateways[shard].incarnation == incarnation:
+        state.gateway_acked[shard] = max(state.gateway_acked[shard], number)
+    return []
+
+
+def _nothing(state: State, now: float) -> list[Effect]:
+    return []
+
+
+def _count_call(state: State, fact: CallEnded) -> None:
+    purpose = ExecutionId.parse(fact.execution).purpose
+    state.add(f"calls_{purpose}")
+    state.add(f"sampled_{purpose}", fact.num_sampled)
+    state.add("malformed", fact.malformed)
+    state.add("calls_continued_elsewhere", fact.continued_elsewhere and purpose == "train")
+
+
+def take_runner_report(state: State, now: float, report: RunnerReport) -> list[Effect]:
+    """Ended executions: recorded on disk first, acknowledged after that."""
+    known = state.runners.get(report.runner)
+    if known is not None and (report.incarnation, report.seq) <= (known.incarnation, known.seq):
+        return []
+    state.runners[report.runner] = report
+    effects: list[Effect] = []
+    waiting = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
+    for ended in report.ended:
+        if ended.execution in state.groups.live and ended.execution not in waiting:
+            effects += persist(state, ExecutionEnded(ended), lambda state, now, ended=ended: end_execution(state, now, ended))
+    return effects
+
+
+def end_execution(state: State, now: float, ended: Ended) -> list[Effect]:
+    """The end is durable: count it, or restart what failed through no fault of the agent."""
+    state.moved_on(now)
+    state.recently_ended[ended.execution] = now
+    state.assignments.pop(ended.execution, None)
+    id = ExecutionId.parse(ended.execution)
+    effects: list[Effect] = [
+        Note(
+            "execution_ended",
+            {
+                "execution": ended.execution, "state": ended.state.value, "score": ended.score, "passed": ended.passed,
+                "reason": ended.reason, "wall_s": ended.wall_s, "purpose": id.purpose,
+            },
+        )
+    ]  # fmt: skip
+    if ended.state is ScoreState.infra_error and id.restart < state.settings.max_restarts_of_execution:
+        new = str(id.restarted())
+        state.add("executions_restarted")
+        return [
+            *effects,
+            *persist(state, ExecutionRestarted(ended.execution, new), lambda state, now: restart_execution(state, ended.execution)),
+        ]
+    group = state.groups.end(ended)
+    if group is not None and group.state is GroupState.complete and id.purpose == "train":
+        effects.append(Note("group_complete", {"group": str(group.id), "first_step": group.first_step, "update": state.update}))
+    return effects
+
+
+def restart_execution(state: State, old: str) -> list[Effect]:
+    if not state.groups.is_known(old):
+        return []
+    new = state.groups.restart(old)
+    return [Note("execution_restarted", {"execution": new, "instead_of": old})]

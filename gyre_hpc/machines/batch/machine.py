@@ -1,0 +1,204 @@
+"""The batch machine: one entry for all that the controller decides.
+
+Parts (each a file): intake (reports -> state), planning (gates, batch, micro-batches), consolidation (commit, versions,
+checkpoints), lending (role changes), phases (course of the run), sending (documents), restore (records -> state).
+
+Invariants (checked by the simulation after every event):
+  - every micro-batch of a batch is in exactly one committed update;
+  - versions, terms, fences and generations only grow;
+  - a version is published only after the core reported it applied, and an intent was durable before the apply order;
+  - at most one cell changes its role at a time; the core trains before any satellite does and until the update;
+  - every wait ends: by a report, a deadline of the runner, the commit deadline, or the progress deadline of the run.
+"""
+
+from typing import Any
+
+from gyre_hpc.machines.base import (
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Machine,
+    Note,
+    Persist,
+    Persisted,
+    Received,
+    Restarted,
+    SetTimer,
+    Start,
+    TimerFired,
+)
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning
+from gyre_hpc.machines.batch.actions import WriteStatus
+from gyre_hpc.machines.batch.facts import facts_of
+from gyre_hpc.machines.batch.fleet import Fleet
+from gyre_hpc.machines.batch.groups import Groups
+from gyre_hpc.machines.batch.lending import Lending
+from gyre_hpc.machines.batch.restore import restore
+from gyre_hpc.machines.batch.sending import next_table, send_all
+from gyre_hpc.machines.batch.settings import BatchSettings
+from gyre_hpc.machines.batch.state import State, new_batch
+from gyre_hpc.machines.batch.status import status_of
+from gyre_hpc.machines.batch.trial import EVALUATIONS, Phase
+from gyre_hpc.machines.membership import TIMER as REGISTER
+from gyre_hpc.machines.membership import Membership
+from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.protocol.to_batch import CellReport, CellState, GatewayReport, RunnerReport
+from gyre_hpc.scheduler.choose import decide
+
+TICK, STATUS = "tick", "status"
+
+
+class BatchMachine(Machine):
+    """See module. `secret` makes the nonces of generations; it is not part of the settings because those are logged."""
+
+    def __init__(self, settings: BatchSettings, membership: Membership, secret: str = "") -> None:
+        self._membership = membership
+        self.state = State(
+            settings=settings,
+            secret=secret,
+            fleet=Fleet(settings),
+            groups=Groups(settings.groups_per_batch, settings.group_size),
+            batch=new_batch(0),
+            lending=Lending(settings.switch_s, settings.pull_s),
+            generation=settings.number_base,
+            table_number=settings.number_base,
+        )
+
+    def handle(self, now: float, input: Input) -> list[Effect]:
+        """See machines.base.Machine."""
+        effects = self._take(now, input)
+        if not self.state.finished:
+            effects += self._step(now)
+        return effects
+
+    def _take(self, now: float, told: Input) -> list[Effect]:
+        state = self.state
+        match told:
+            case Restarted(records=records):
+                return [*self._membership.beat(), SetTimer(TICK, state.settings.tick_s), *restore(state, now, records)]
+            case Received(message=message):
+                return self._receive(now, message)
+            case TimerFired(key="tick"):
+                return [SetTimer(TICK, state.settings.tick_s), *self._tick(now)]
+            case TimerFired(key=key) if key == REGISTER:
+                return self._membership.beat()
+            case Persisted(key=key):
+                _, then = state.pending.pop(key)
+                state.unsaved.discard(key)
+                state.storage_full = "" if not state.unsaved else state.storage_full
+                return then(state, now)
+            case Failed(key=key, reason=reason) if key in state.pending:
+                state.unsaved.add(key)
+                state.storage_full = reason
+                return [Note("alarm", {"what": "state cannot be written; dispatch pauses", "reason": reason})]
+            case Finished() | Failed():
+                return self._ended(now, told)
+        return []
+
+    def _receive(self, now: float, message: Any) -> list[Effect]:
+        match message:
+            case Directory():
+                return intake.take_directory(self.state, now, message)
+            case CellReport():
+                return intake.take_cell_report(self.state, now, message)
+            case GatewayReport():
+                return intake.take_gateway_report(self.state, now, message)
+            case RunnerReport():
+                return intake.take_runner_report(self.state, now, message)
+        return []
+
+    def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:
+        state = self.state
+        match told.key:
+            case planning.PREPARE:
+                return planning.prepared(state, now, told)
+            case consolidation.FIND_CHECKPOINT:
+                return consolidation.found_checkpoint(state, now, told)
+            case phases.FIND_WARM:
+                return phases.found_warm_start(state, now, told)
+            case phases.PREPARE_WARM:
+                return phases.prepared_warm(state, now, told)
+        state.running_actions.discard(told.key)
+        if isinstance(told, Failed):
+            return [Note("alarm", {"what": f"{told.key} failed", "kind": told.kind, "reason": told.reason})]
+        return []
+
+    def _tick(self, now: float) -> list[Effect]:
+        """What only time can bring."""
+        state, settings = self.state, self.state.settings
+        if state.finished:
+            return phases.finish(state, now, int(state.totals["exit_code"]), state.last_failure or "all updates made")
+        effects: list[Effect] = []
+        for cell in state.fleet.silent(now):
+            effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")
+        for cell in state.fleet.cells.values():
+            starting = cell.report is None or cell.report.state is CellState.starting
+            if cell.incarnation and starting and not cell.lost and not cell.aside and now - cell.started_at > settings.start_deadline_s:
+                effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
+            elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
+                effects += intake.ask_restart(state, cell, now)
+        for key in sorted(state.unsaved):
+            effects.append(Persist(key, state.pending[key][0]))
+        if now - state.progress_at > settings.progress_deadline_s:
+            effects += phases.finish(state, now, 1, f"no progress for {settings.progress_deadline_s:g} s in phase {state.phase.value}")
+        return effects
+
+    def _step(self, now: float) -> list[Effect]:
+        """Move on in everything, as far as the facts allow."""
+        state = self.state
+        effects = consolidation.look_for_checkpoint(state)
+        effects += phases.advance_phase(state, now)
+        if state.finished:
+            return effects
+        if state.target is None:
+            effects += planning.choose(state)
+            effects += planning.prepare(state, now)
+            effects += consolidation.consolidate(state, now)
+            effects += self._lend(now)
+            effects += planning.lease(state, now)
+        if state.phase not in EVALUATIONS or phases.may_evaluate(state):
+            effects += planning.dispatch(state, now)
+        effects += send_all(state, now)
+        if now - state.status_at >= state.settings.status_s and STATUS not in state.running_actions:
+            state.status_at = now
+            state.running_actions.add(STATUS)
+            effects.append(Start(STATUS, WriteStatus(status_of(state, now))))
+        return effects
+
+    def _lend(self, now: float) -> list[Effect]:
+        state = self.state
+        if state.phase not in (Phase.training, *EVALUATIONS):
+            return []
+        state.lending.carry_on(state.fleet, state.batch, state.gateways, now, state.gateway_heard, state.settings.table_lease_s)
+        facts = facts_of(
+            now,
+            settings=state.settings,
+            fleet=state.fleet,
+            groups=state.groups,
+            batch=state.batch,
+            commit=state.commit,
+            lending=state.lending,
+            evaluating=state.phase is not Phase.training,
+            gate_closed=planning.gate_closed(state),
+        )
+        decision = decide(facts, state.settings.scheduler)
+        effects: list[Effect] = []
+        old = state.decision
+        state.decision = decision
+        if old is None or (old.want, old.reason) != (decision.want, decision.reason):
+            level = decision.waterlevel
+            effects.append(
+                Note(
+                    "decision",
+                    {
+                        "want": decision.want, "reason": decision.reason, "forced": decision.forced, "training": facts.training,
+                        "cells": facts.cells, "live": level.live, "marginal": level.marginal, "ready": level.ready,
+                        "cells_needed": level.cells_needed, "theta": level.theta, "waiting": facts.micro_batches_waiting,
+                        "ready_work_s": facts.ready_work_s, "update": state.update,
+                    },
+                )
+            )  # fmt: skip
+        if state.commit is None:
+            effects += state.lending.follow(now, decision, state.fleet, state.batch, next_table(state))
+        return effects

@@ -1,0 +1,140 @@
+"""What leaves: orders, tables, assignments. Whole documents, sent at change and again until seen."""
+
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.machines.base import Effect
+from gyre_hpc.machines.batch.consolidation import apply_order
+from gyre_hpc.machines.batch.documents import Document
+from gyre_hpc.machines.batch.fleet import Cell
+from gyre_hpc.machines.batch.groups import task_of
+from gyre_hpc.machines.batch.orders import order_of
+from gyre_hpc.machines.batch.phases import RAW, fit_order
+from gyre_hpc.machines.batch.state import State
+from gyre_hpc.machines.batch.trial import Phase
+from gyre_hpc.protocol.identity import ExecutionId, Version
+from gyre_hpc.protocol.to_cell import Order
+from gyre_hpc.protocol.to_gateway import Row, Table
+from gyre_hpc.protocol.to_runner import Assignment, Begin
+
+_REMEMBER_ENDED_S = 15.0
+"""Gateways are told of an ended execution for this long; then its records are in the journal or never will be."""
+
+
+def send_all(state: State, now: float) -> list[Effect]:
+    return send_tables(state, now) + send_orders(state, now) + send_assignments(state, now)
+
+
+def send_orders(state: State, now: float) -> list[Effect]:
+    effects: list[Effect] = []
+    for cell in state.fleet.cells.values():
+        if cell.lost or cell.aside or cell.report is None:
+            continue
+        order = order_of(
+            cell,
+            fleet=state.fleet,
+            settings=state.settings,
+            batch=state.batch,
+            commit=state.commit,
+            version=_version_for(state, cell),
+            checkpoint=(state.loading.folder or None) if state.loading is not None else None,
+            apply=apply_order(state),
+            fit=fit_order(state),
+        )
+        effects += cell.order.update(now, order, _stamp_order, cell.report.order_seq, state.settings.resend_s)
+    return effects
+
+
+def _version_for(state: State, cell: Cell) -> Version | None:
+    if cell is not state.fleet.core:
+        return state.version
+    if not state.looked_for_checkpoint:
+        return None
+    if state.phase is Phase.warm_fit:
+        return RAW
+    return state.target or state.version
+
+
+def _stamp_order(order: Order, number: int) -> Order:
+    return msgspec.structs.replace(order, seq=number)
+
+
+def rows_of(state: State) -> tuple[Row, ...]:
+    """Cells that serve now; in the warm start the scripted agents."""
+    if state.phase is Phase.warm_collect:
+        url = state.urls.get(state.settings.warm_process)
+        return (Row(state.settings.warm_process, url, 0, RAW, ("warm",)),) if url else ()
+    return tuple(
+        Row(cell.name, cell.report.engine_url, cell.term, cell.report.version)
+        for cell in state.fleet.serving()
+        if cell.report is not None and cell.report.version is not None and cell.report.engine_url
+    )
+
+
+def send_tables(state: State, now: float) -> list[Effect]:
+    """One table number for all shards; each shard gets its own acknowledgements with it."""
+    state.recently_ended = {id: ended for id, ended in state.recently_ended.items() if now - ended < _REMEMBER_ENDED_S}
+    content = (rows_of(state), tuple(sorted(state.recently_ended)))
+    if content != state.table_rows:
+        state.table_rows = content
+        state.table_number += 1
+    effects: list[Effect] = []
+    for shard in state.settings.gateways:
+        document = state.tables.setdefault(shard, Document(shard, 0))
+        acked = state.gateway_acked.get(shard, -1)
+        seen = state.gateways[shard].table if shard in state.gateways else -1
+
+        def stamp(content: Any, number: int, acked: int = acked) -> Table:
+            rows, ended = content[1]
+            return Table(number=content[0], lease_s=state.settings.table_lease_s, rows=rows, acked=acked, ended=ended)
+
+        period = state.settings.table_lease_s / 5
+        sent = document.update(
+            now, (state.table_number, content), stamp, document.number if seen >= state.table_number else -1, state.settings.resend_s
+        )
+        effects += sent or document.renew(now, stamp, period)
+    return effects
+
+
+def next_table(state: State) -> int:
+    """Number of the table that will show the next change."""
+    return state.table_number + 1
+
+
+def send_assignments(state: State, now: float) -> list[Effect]:
+    """Live executions are spread over the runners once and stay where they are."""
+    _assign(state)
+    effects: list[Effect] = []
+    for runner, report in state.runners.items():
+        begin = tuple(_begin(state, execution) for execution in sorted(state.groups.live) if state.assignments.get(execution) == runner)
+        acked = tuple(ended.execution for ended in report.ended if ended.execution not in state.groups.live)
+        document = state.assignment_documents.setdefault(runner, Document(runner, state.settings.number_base))
+
+        def stamp(content: Any, number: int) -> Assignment:
+            return Assignment(number=number, begin=content[0], acked=content[1])
+
+        effects += document.update(now, (begin, acked), stamp, report.assignment, state.settings.resend_s)
+    return effects
+
+
+def _assign(state: State) -> None:
+    if not state.runners:
+        return
+    load = {runner: 0 for runner in state.runners}
+    for execution, runner in list(state.assignments.items()):
+        if execution not in state.groups.live or runner not in load:
+            del state.assignments[execution]
+        else:
+            load[runner] += 1
+    for execution, id in state.groups.live.items():
+        if execution not in state.assignments and state.groups.groups[id].durable:
+            runner = min(load, key=lambda name: (load[name] / max(1, state.runners[name].capacity), name))
+            state.assignments[execution] = runner
+            load[runner] += 1
+
+
+def _begin(state: State, execution: str) -> Begin:
+    group = state.groups.groups[ExecutionId.parse(execution).group_id]
+    split, task = task_of(group.id, group.ordinal)
+    return Begin(execution, split, task, state.settings.soft_deadline_s, state.settings.hard_deadline_s)

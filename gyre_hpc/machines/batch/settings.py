@@ -1,0 +1,65 @@
+"""What the batch machine is told once. Numbers that follow from others are properties."""
+
+from dataclasses import dataclass
+
+from gyre_hpc.config.schema import SchedulerConfig
+
+BEFORE_FIRST_STEP = -1
+"""Step of the random weights a warm start begins from."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSettings:
+    """One run's plan and the batch machine's own deadlines (seconds)."""
+
+    cells: tuple[str, ...]
+    gateways: tuple[str, ...]
+    runners: tuple[str, ...]
+    core: str
+    controller_url: str
+    """Base URL under which cells fetch micro-batches."""
+    attempt: int
+    incarnation: int
+    """Of the controller: document numbers of a later one are larger."""
+    updates: int
+    groups_per_batch: int
+    group_size: int
+    scheduler: SchedulerConfig
+    eval_tasks: int
+    eval_before: bool = True
+    eval_after: bool = True
+    warm_executions: int = 0
+    warm_epochs: int = 0
+    warm_process: str = "scripted-0"
+    soft_deadline_s: float = 60.0
+    hard_deadline_s: float = 75.0
+    table_lease_s: float = 5.0
+    resend_s: float = 1.0
+    tick_s: float = 0.1
+    status_s: float = 1.0
+    silence_s: float = 10.0
+    """A cell that has not reported for this long is lost."""
+    start_deadline_s: float = 120.0
+    commit_deadline_s: float = 30.0
+    progress_deadline_s: float = 300.0
+    """Without any progress for this long the run ends with the reason."""
+    max_failed_starts: int = 3
+    max_restarts_of_execution: int = 2
+    prefetch: int = 2
+    """Micro-batches leased to one cell at once."""
+    train_tokens_per_s: float = 8000.0
+    """Until measured."""
+    switch_s: float = 0.3
+    pull_s: float = 0.05
+    kv_tokens_per_cell: int = 0
+    checkpoint_before_publish: bool = True
+
+    @property
+    def total_groups(self) -> int:
+        """Groups the whole run consumes; dispatch never goes beyond."""
+        return self.updates * self.groups_per_batch
+
+    @property
+    def number_base(self) -> int:
+        """Document numbers of this controller start here."""
+        return self.incarnation * 1_000_000_000

@@ -1,0 +1,105 @@
+"""Everything the batch machine knows, in one value that its parts share. Parts are functions State -> effects."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gyre_hpc.machines.base import Effect, Persist
+from gyre_hpc.machines.batch.actions import Checkpoint
+from gyre_hpc.machines.batch.commit import Commit
+from gyre_hpc.machines.batch.documents import Document
+from gyre_hpc.machines.batch.fleet import Fleet
+from gyre_hpc.machines.batch.groups import Groups
+from gyre_hpc.machines.batch.lending import Lending
+from gyre_hpc.machines.batch.open_batch import OpenBatch
+from gyre_hpc.machines.batch.records import CommitIntended
+from gyre_hpc.machines.batch.settings import BatchSettings
+from gyre_hpc.machines.batch.trial import Phase
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.to_batch import GatewayReport, RunnerReport
+from gyre_hpc.scheduler.base import Decision
+
+Then = Callable[["State", float], list[Effect]]
+
+
+@dataclass(kw_only=True)
+class State:
+    """One run, as the controller sees it."""
+
+    settings: BatchSettings
+    secret: str
+    fleet: Fleet
+    groups: Groups
+    batch: OpenBatch
+    lending: Lending
+    phase: Phase = Phase.starting
+    version: Version | None = None
+    """Newest published version; None before the first."""
+    loading: Checkpoint | None = None
+    """Checkpoint the core is to load as `target`."""
+    target: Version | None = None
+    """What the core is being brought to (init, load, fit); becomes `version` when it has it."""
+    looked_for_checkpoint: bool = False
+    fit_urls: tuple[str, ...] = ()
+    commit: Commit | None = None
+    generation: int = 0
+    commit_failures: int = 0
+    intents: dict[int, CommitIntended] = field(default_factory=dict)
+    """Newest intent per update: what an applied update consumed."""
+    gateways: dict[str, GatewayReport] = field(default_factory=dict)
+    gateway_heard: dict[str, float] = field(default_factory=dict)
+    gateway_seen: dict[str, int] = field(default_factory=dict)
+    """Newest fact taken, per shard; acknowledged once durable."""
+    gateway_acked: dict[str, int] = field(default_factory=dict)
+    runners: dict[str, RunnerReport] = field(default_factory=dict)
+    assignments: dict[str, str] = field(default_factory=dict)
+    """Execution -> runner."""
+    recently_ended: dict[str, float] = field(default_factory=dict)
+    """Execution -> when; gateways are told to close them."""
+    tables: dict[str, Document] = field(default_factory=dict)
+    assignment_documents: dict[str, Document] = field(default_factory=dict)
+    table_number: int = 0
+    table_rows: Any = None
+    urls: dict[str, str] = field(default_factory=dict)
+    """Process -> URL, from the directory."""
+    pending: dict[str, tuple[Any, Then]] = field(default_factory=dict)
+    """Persist key -> (record, what follows once it is durable)."""
+    unsaved: set[str] = field(default_factory=set)
+    """Persist keys that failed for want of storage; tried again at each tick."""
+    storage_full: str = ""
+    next_key: int = 0
+    running_actions: set[str] = field(default_factory=set)
+    decision: Decision | None = None
+    progress_at: float = 0.0
+    """When anything last moved on."""
+    last_failure: str = ""
+    status_at: float = -1e18
+    finished: bool = False
+    totals: dict[str, float] = field(default_factory=dict)
+    pass_rates: dict[int, float] = field(default_factory=dict)
+    """Evaluation slot -> pass rate."""
+    activities: dict[str, str] = field(default_factory=dict)
+    """Cell -> newest activity noted."""
+
+    @property
+    def update(self) -> int:
+        """u: step of the current weights."""
+        return self.batch.update
+
+    def add(self, name: str, amount: float = 1) -> None:
+        self.totals[name] = self.totals.get(name, 0) + amount
+
+    def moved_on(self, now: float) -> None:
+        self.progress_at = now
+
+
+def persist(state: State, record: Any, then: Then) -> list[Effect]:
+    """Make `record` durable; `then` runs once it is."""
+    state.next_key += 1
+    key = f"record:{state.next_key}"
+    state.pending[key] = (record, then)
+    return [Persist(key, record)]
+
+
+def new_batch(update: int) -> OpenBatch:
+    return OpenBatch(update=update)

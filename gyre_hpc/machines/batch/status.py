@@ -1,0 +1,82 @@
+"""What people see while it runs: one plain dictionary for status.json, and every wait with its owner and deadline."""
+
+from typing import Any
+
+from gyre_hpc.machines.batch.state import State
+from gyre_hpc.machines.batch.trial import Phase, trial_of
+
+
+def status_of(state: State, now: float) -> dict[str, Any]:
+    """Plain values only; docs/formats.md names the keys."""
+    decision = state.decision
+    return {
+        "phase": state.phase.value,
+        "update": state.update,
+        "updates_total": state.settings.updates,
+        "version": str(state.version) if state.version is not None else "",
+        "pass_rates": {str(slot): rate for slot, rate in state.pass_rates.items()},
+        "waterlevel": None
+        if decision is None
+        else {
+            "live": decision.waterlevel.live, "marginal": decision.waterlevel.marginal, "ready": decision.waterlevel.ready,
+            "cells_needed": decision.waterlevel.cells_needed, "want": decision.want, "reason": decision.reason,
+        },
+        "cells": [
+            {
+                "name": cell.name, "role": cell.role.value, "activity": state.activities.get(cell.name, "starting:"), "term": cell.term,
+                "version": str(cell.report.version) if cell.report is not None and cell.report.version is not None else "",
+                "core": cell is state.fleet.core, "live": cell.report.live_requests if cell.report is not None else 0,
+                "tokens": dict(cell.report.tokens) if cell.report is not None else {},
+                "cpu_s": cell.report.cpu_s if cell.report is not None else 0.0,
+                "memory": [[memory.rank, memory.free, memory.used] for memory in cell.report.memory] if cell.report is not None else [],
+                "lost": cell.lost, "aside": cell.aside,
+            }
+            for cell in state.fleet.cells.values()
+        ],
+        "executions": {"live": len(state.groups.live), "begun": dict(state.groups.begun), **state.groups.counts},
+        "batch": {
+            "groups": len(state.batch.groups), "of": state.settings.groups_per_batch, "full": state.batch.full, "reason": state.batch.reason,
+            "waiting": len(state.batch.ledger.waiting()), "micro_batches": len(state.batch.ledger),
+        },
+        "gateways": {name: {"live": report.live_calls, "waiting": report.waiting_calls, "tokens": dict(report.tokens), "cpu_s": report.cpu_s}
+                     for name, report in state.gateways.items()},
+        "runners": {name: {"running": len(report.running), "queued": len(report.queued), "cpu_s": report.cpu_s, "harness_cpu_s": report.harness_cpu_s}
+                    for name, report in state.runners.items()},
+        "totals": dict(state.totals),
+        "waits": waits_of(state, now),
+        "trial": _trial(state),
+        "fit_progress": state.totals.get("fit_progress", 0.0),
+    }  # fmt: skip
+
+
+def _trial(state: State) -> dict[str, int]:
+    trial = trial_of(state.phase, state.settings.updates)
+    if trial is None:
+        return {}
+    total = state.settings.warm_executions if trial[0] == "warm" else state.settings.eval_tasks
+    groups = state.groups.of_purpose(*trial)
+    return {"done": sum(group.is_complete for group in groups), "total": total}
+
+
+def waits_of(state: State, now: float) -> list[dict[str, Any]]:
+    """(owner, reason, seconds until its deadline) of everything that waits now."""
+    settings = state.settings
+    waits: list[dict[str, Any]] = []
+
+    def wait(owner: str, reason: str, left_s: float) -> None:
+        waits.append({"owner": owner, "reason": reason, "left_s": round(left_s, 1)})
+
+    if state.phase is not Phase.done:
+        wait("controller", f"progress in phase {state.phase.value}", settings.progress_deadline_s - (now - state.progress_at))
+    if state.commit is not None:
+        wait(state.fleet.core_name, f"commit of update {state.update}", settings.commit_deadline_s - (now - state.commit.started_at))
+    for cell in state.fleet.cells.values():
+        if cell.lost and not cell.aside:
+            wait("supervisor", f"restart of {cell.name}: {cell.lost}", settings.start_deadline_s)
+        elif cell.move.value != "none":
+            wait(cell.name, f"{cell.move.value} towards {cell.role.value}", settings.silence_s - (now - cell.heard_at))
+    if state.storage_full:
+        wait("storage", state.storage_full, settings.progress_deadline_s - (now - state.progress_at))
+    if state.phase is Phase.training and not state.batch.full:
+        wait("runner", f"batch of update {state.update}: {state.batch.reason}", settings.hard_deadline_s)
+    return waits
