@@ -1,0 +1,25 @@
+"""Supervision: children of one node, their restarts, the directory, the end of the run."""
+
+from gyre_hpc.machines.supervision.actions import (
+    CheckAttempts,
+    EndRun,
+    KillProcess,
+    MirrorDirectory,
+    SpawnProcess,
+    TerminateProcess,
+)
+from gyre_hpc.machines.supervision.machine import SupervisionMachine
+from gyre_hpc.machines.supervision.settings import REFUSED, SUPERSEDED, SupervisionSettings
+
+__all__ = [
+    "REFUSED",
+    "SUPERSEDED",
+    "CheckAttempts",
+    "EndRun",
+    "KillProcess",
+    "MirrorDirectory",
+    "SpawnProcess",
+    "SupervisionMachine",
+    "SupervisionSettings",
+    "TerminateProcess",
+]

@@ -1,0 +1,44 @@
+"""What the supervision machine asks its shell to do, and what comes back."""
+
+import msgspec
+
+from gyre_hpc.protocol.supervision import Directory
+
+
+class SpawnProcess(msgspec.Struct, frozen=True):
+    """Start one child and stay until it is gone. Finished with its exit code (int; negative = killed by that signal),
+    Failed if it could not be started."""
+
+    process: str
+    incarnation: int
+
+
+class TerminateProcess(msgspec.Struct, frozen=True):
+    """Ask a child to end (SIGTERM). Finished at once; its end is told by SpawnProcess."""
+
+    process: str
+    incarnation: int
+
+
+class KillProcess(msgspec.Struct, frozen=True):
+    """End a child and its process group now (SIGKILL). Finished at once."""
+
+    process: str
+    incarnation: int
+
+
+class MirrorDirectory(msgspec.Struct, frozen=True):
+    """Write the directory into the run folder for people and tools."""
+
+    directory: Directory
+
+
+class CheckAttempts(msgspec.Struct, frozen=True):
+    """Finished with the highest attempt (int) claimed in the run folder."""
+
+
+class EndRun(msgspec.Struct, frozen=True):
+    """Every child is gone: end this process with `exit_code`."""
+
+    exit_code: int
+    reason: str

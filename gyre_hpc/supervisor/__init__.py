@@ -1,0 +1,1 @@
+"""Supervisor: the shell of the supervision machine. Starts, signals and buries the processes of one node; no torch."""

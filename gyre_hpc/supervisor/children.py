@@ -1,0 +1,66 @@
+"""Starts, signals and buries children: the actions of the supervision machine on real processes."""
+
+import asyncio
+import os
+import signal
+from asyncio.subprocess import PIPE, STDOUT, Process
+from collections.abc import Callable
+from typing import Any, BinaryIO
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.machines.supervision import KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.shell.lifetime import child_environment
+from gyre_hpc.supervisor.commands import Command
+
+Tell = Callable[[Any], None]
+
+
+class Children:
+    """The processes of one node. Each has a session of its own and a stdin pipe of which we alone hold the other end."""
+
+    def __init__(self, folder: RunFolder, command_for: Callable[[str, int], Command]) -> None:
+        self._folder, self._command_for = folder, command_for
+        self._live: dict[tuple[str, int], Process] = {}
+
+    async def spawn(self, key: str, action: SpawnProcess, tell: Tell) -> int:
+        """Start it and stay until it is gone; return its exit code. If we are cancelled it is killed."""
+        command = self._command_for(action.process, action.incarnation)
+        with self._log_of(action.process) as output:
+            child = await asyncio.create_subprocess_exec(
+                *command.argv, stdin=PIPE, stdout=output, stderr=STDOUT, start_new_session=True,
+                env=child_environment(command.environment),
+            )  # fmt: skip
+        self._live[action.process, action.incarnation] = child
+        try:
+            return await child.wait()
+        finally:
+            del self._live[action.process, action.incarnation]
+            _kill_group(child.pid)
+            if child.stdin is not None:
+                child.stdin.close()
+
+    def _log_of(self, process: str) -> BinaryIO:
+        path = self._folder.log(process)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open(path, "ab")
+
+    async def terminate(self, key: str, action: TerminateProcess, tell: Tell) -> None:
+        """SIGTERM to the process itself; it ends its own children."""
+        child = self._live.get((action.process, action.incarnation))
+        if child is not None and child.returncode is None:
+            child.terminate()
+
+    async def kill(self, key: str, action: KillProcess, tell: Tell) -> None:
+        """SIGKILL to its process group; ranks of a cell follow by their parent-death signal and the closed pipe."""
+        child = self._live.get((action.process, action.incarnation))
+        if child is not None and child.returncode is None:
+            _kill_group(child.pid)
+            if child.stdin is not None:
+                child.stdin.close()
+
+
+def _kill_group(pid: int) -> None:
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,1 @@
+"""Process mains for tests of the supervisor."""

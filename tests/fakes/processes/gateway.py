@@ -1,0 +1,8 @@
+"""Stand-in for the gateway process."""
+
+import sys
+
+from tests.fakes.processes.standin import main
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""A process main that only registers: stands for controller, gateway, runner and cell in tests of the supervisor.
+
+A file `refuse-<name>` in the run folder makes it end with the exit code written in it, `deaf-<name>` makes it never
+register, `stubborn-<name>` makes it ignore SIGTERM.
+"""
+
+import asyncio
+import signal
+import sys
+
+from gyre_hpc.machines.base import Effect, Input, Machine, Restarted, TimerFired
+from gyre_hpc.machines.membership import Membership
+from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.host import Host
+from gyre_hpc.shell.lifetime import end_with_parent
+
+
+class OnlyMember(Machine):
+    """Registers and does nothing else."""
+
+    def __init__(self, register: Register) -> None:
+        self._membership = Membership(register)
+
+    def handle(self, now: float, input: Input) -> list[Effect]:
+        return self._membership.beat() if isinstance(input, Restarted | TimerFired) else []
+
+
+async def live(birth: Birth) -> None:
+    import os
+
+    host = Host(
+        name=birth.name,
+        attempt=birth.attempt,
+        run_token=birth.run_token,
+        addresses=birth.addresses,
+        actions={},
+        note=lambda kind, fields: None,
+    )
+    url = await host.bind("127.0.0.1")
+    if (birth.folder.root / f"stubborn-{birth.name}").exists():
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    else:
+        end_with_parent(host.end)
+    if not (birth.folder.root / f"deaf-{birth.name}").exists():
+        host.run(OnlyMember(Register(birth.name, birth.incarnation, url, os.getpid())), Restarted())
+    await host.ended
+    await host.close()
+
+
+def main() -> int:
+    birth = read_birth()
+    refuse = birth.folder.root / f"refuse-{birth.name}"
+    if refuse.exists():
+        return int(refuse.read_text())
+    asyncio.run(live(birth))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

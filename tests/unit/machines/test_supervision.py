@@ -1,0 +1,276 @@
+"""The supervision machine, told facts by hand and by hypothesis."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gyre_hpc.machines.base import Effect, Failed, Finished, Input, Received, Restarted, Send, SetTimer, Start, TimerFired
+from gyre_hpc.machines.supervision import (
+    REFUSED,
+    SUPERSEDED,
+    CheckAttempts,
+    EndRun,
+    KillProcess,
+    MirrorDirectory,
+    SpawnProcess,
+    SupervisionMachine,
+    SupervisionSettings,
+    TerminateProcess,
+)
+from gyre_hpc.protocol.supervision import Directory, Entry, FinishRun, Register, RestartCell, SetAside
+
+NAMES = ("controller", "gateway-0", "runner-0", "cell-0", "cell-1")
+SETTINGS = SupervisionSettings(attempt=3, services=NAMES[:3], cells=NAMES[3:], extras=("scripted-0",), crash_limit=2)
+
+
+class Bench:
+    """Feeds one machine and remembers what it wants done."""
+
+    def __init__(self, settings: SupervisionSettings = SETTINGS) -> None:
+        self.machine, self.now, self.effects = SupervisionMachine(settings), 0.0, list[Effect]()
+        self.tell(Restarted())
+
+    def tell(self, told: Input) -> list[Effect]:
+        effects = self.machine.handle(self.now, told)
+        self.effects += effects
+        if actions(effects, MirrorDirectory):
+            effects = effects + self.tell(Finished("mirror"))
+        return effects
+
+    def register(self, name: str, incarnation: int = 0) -> list[Effect]:
+        return self.tell(Received(name, Register(name, incarnation, f"http://{name}/{incarnation}", 7)))
+
+    def from_controller(self, message: object) -> list[Effect]:
+        return self.tell(Received("controller", message))
+
+    def exits(self, name: str, incarnation: int = 0, code: int = 1) -> list[Effect]:
+        return self.tell(Finished(f"child/{name}/{incarnation}", code))
+
+    def entry(self, name: str) -> Entry:
+        directories = [e.message for e in self.effects if isinstance(e, Send)]
+        directories += [e.action.directory for e in self.effects if isinstance(e, Start) and isinstance(e.action, MirrorDirectory)]
+        newest = max(directories, key=lambda directory: directory.number)
+        return next(entry for entry in newest.entries if entry.process == name)
+
+
+def actions(effects: list[Effect], kind: type) -> list:
+    return [e.action for e in effects if isinstance(e, Start) and isinstance(e.action, kind)]
+
+
+def timers(effects: list[Effect]) -> dict[str, float]:
+    return {e.key: e.after_s for e in effects if isinstance(e, SetTimer)}
+
+
+def live_bench() -> Bench:
+    bench = Bench()
+    for name in (*NAMES, "scripted-0"):
+        bench.register(name)
+    return bench
+
+
+def test_every_child_is_started_once_and_cells_before_services():
+    spawned = [a.process for a in actions(Bench().effects, SpawnProcess)]
+    assert sorted(spawned) == sorted((*NAMES, "scripted-0"))
+    assert spawned[:2] == ["cell-0", "cell-1"]
+
+
+def test_a_registration_reaches_everybody_registered_with_a_larger_number():
+    bench = Bench()
+    bench.register("gateway-0")
+    sends = [e for e in bench.register("cell-0") if isinstance(e, Send)]
+    assert {send.to for send in sends} == {"gateway-0", "cell-0"}
+    numbers = {send.message.number for send in sends}
+    assert len(numbers) == 1 and bench.entry("cell-0").url == "http://cell-0/0"
+    again = [e for e in bench.tell(TimerFired("tick")) if isinstance(e, Send)]
+    assert {send.message.number for send in again} == numbers
+
+
+def test_a_repeated_registration_is_a_heartbeat_and_no_change():
+    bench = live_bench()
+    assert not [e for e in bench.register("cell-0") if isinstance(e, Send)]
+
+
+def test_a_dead_gateway_keeps_its_name_and_gets_the_next_incarnation_after_a_pause():
+    bench = live_bench()
+    effects = bench.exits("gateway-0", code=-9)
+    assert not actions(effects, SpawnProcess)
+    assert bench.entry("gateway-0").lost == "killed by signal 9" and not bench.entry("gateway-0").url
+    (key,) = [key for key in timers(effects) if key.startswith("backoff")]
+    assert actions(bench.tell(TimerFired(key)), SpawnProcess) == [SpawnProcess("gateway-0", 1)]
+    assert bench.entry("gateway-0") == Entry("gateway-0", 1)
+
+
+def test_a_crash_loop_ends_the_run_and_names_the_service():
+    bench = live_bench()
+    for incarnation in range(3):
+        bench.register("runner-0", incarnation)
+        effects = bench.exits("runner-0", incarnation)
+        bench.tell(TimerFired(f"backoff/runner-0/{incarnation}"))
+    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 0)]
+    for name in (*NAMES, "scripted-0"):
+        if name != "runner-0":
+            effects = bench.exits(name, code=0)
+    (end,) = actions(effects, EndRun)
+    assert end.exit_code == 1 and "runner-0 failed 3 times" in end.reason
+
+
+def test_failures_far_apart_are_no_crash_loop():
+    bench = live_bench()
+    for incarnation in range(12):
+        bench.now += SETTINGS.crash_window_s
+        bench.exits("runner-0", incarnation)
+        assert actions(bench.tell(TimerFired(f"backoff/runner-0/{incarnation}")), SpawnProcess)
+        bench.register("runner-0", incarnation + 1)
+
+
+def test_a_service_that_refuses_its_configuration_ends_the_run_at_once():
+    bench = live_bench()
+    bench.exits("controller", code=REFUSED)
+    assert actions(bench.effects, SpawnProcess)[-1] == SpawnProcess("scripted-0", 0)
+    assert {a.process for a in actions(bench.effects, TerminateProcess)} == {*NAMES[1:], "scripted-0"}
+
+
+def test_a_dead_cell_is_reported_lost_and_waits_for_the_controller():
+    bench = live_bench()
+    effects = bench.exits("cell-1")
+    assert not actions(effects, SpawnProcess) and not [k for k in timers(effects) if k.startswith("backoff")]
+    assert bench.entry("cell-1").lost == "exit code 1"
+    assert not actions(bench.tell(Received("gateway-0", RestartCell("cell-1", 0, "x"))), SpawnProcess)
+    assert actions(bench.from_controller(RestartCell("cell-1", 0, "lost")), SpawnProcess) == [SpawnProcess("cell-1", 1)]
+    assert not actions(bench.from_controller(RestartCell("cell-1", 0, "lost")), SpawnProcess), "an order given twice starts it once"
+
+
+def test_a_living_cell_is_stopped_before_its_next_incarnation_starts():
+    bench = live_bench()
+    effects = bench.from_controller(RestartCell("cell-0", 0, "silent"))
+    assert actions(effects, TerminateProcess) == [TerminateProcess("cell-0", 0)] and not actions(effects, SpawnProcess)
+    assert actions(bench.tell(TimerFired("grace/cell-0/0")), KillProcess) == [KillProcess("cell-0", 0)]
+    assert actions(bench.exits("cell-0", code=-9), SpawnProcess) == [SpawnProcess("cell-0", 1)]
+
+
+def test_a_cell_set_aside_stays_stopped():
+    bench = live_bench()
+    bench.from_controller(SetAside("cell-0", "three failed starts"))
+    bench.exits("cell-0", code=0)
+    bench.from_controller(RestartCell("cell-0", 0, "again"))
+    assert bench.entry("cell-0").lost == "set aside: three failed starts"
+    assert actions(bench.effects, SpawnProcess).count(SpawnProcess("cell-0", 1)) == 0
+
+
+def test_a_process_that_never_registers_counts_as_a_failed_start():
+    bench = Bench()
+    assert actions(bench.tell(TimerFired("start/runner-0/0")), TerminateProcess) == [TerminateProcess("runner-0", 0)]
+    bench.exits("runner-0", code=-15)
+    assert "did not register within 120 s" in bench.entry("runner-0").lost
+    assert not actions(live_bench().tell(TimerFired("start/runner-0/0")), TerminateProcess)
+
+
+def test_a_silent_service_is_stopped_but_a_silent_cell_is_not():
+    bench = live_bench()
+    for _ in range(SETTINGS.silent_ticks + 1):
+        for name in ("controller", "gateway-0", "scripted-0"):
+            bench.register(name)
+        effects = bench.tell(TimerFired("tick"))
+    assert actions(effects, TerminateProcess) == [TerminateProcess("runner-0", 0)]
+
+
+def test_finishing_stops_the_controller_first_and_ends_after_the_last_child():
+    bench = live_bench()
+    effects = bench.from_controller(FinishRun(0, "done"))
+    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 0)]
+    effects = bench.exits("controller", code=0)
+    assert len(actions(effects, TerminateProcess)) == 5
+    for name in (*NAMES[1:], "scripted-0"):
+        assert not actions(effects, EndRun)
+        effects = bench.exits(name, code=0)
+    assert actions(effects, EndRun) == [EndRun(0, "done")]
+    assert not bench.tell(TimerFired("tick")), "nothing happens after the end"
+
+
+def test_an_unkillable_child_does_not_hold_up_the_end():
+    bench = live_bench()
+    bench.tell(Received("supervisor-0", FinishRun(130, "SIGINT")))
+    for name in ("controller", *NAMES[2:], "scripted-0"):
+        bench.exits(name, code=0)
+    bench.tell(TimerFired("grace/gateway-0/0"))
+    assert actions(bench.tell(TimerFired("gone/gateway-0/0")), EndRun) == [EndRun(130, "SIGINT")]
+
+
+def test_a_higher_attempt_ends_this_one():
+    bench = live_bench()
+    assert actions(bench.tell(TimerFired("tick")), CheckAttempts)
+    assert not actions(bench.tell(Finished("attempts", 3)), TerminateProcess)
+    bench.tell(TimerFired("tick"))
+    bench.tell(Finished("attempts", 4))
+    bench.exits("controller", code=0)
+    for name in (*NAMES[1:], "scripted-0"):
+        effects = bench.exits(name, code=0)
+    assert actions(effects, EndRun)[0].exit_code == SUPERSEDED
+
+
+def test_an_extra_that_ended_well_is_not_started_again():
+    bench = live_bench()
+    effects = bench.exits("scripted-0", code=0)
+    assert not timers(effects) and not actions(effects, SpawnProcess)
+
+
+INPUTS = st.one_of(
+    st.tuples(st.just("register"), st.sampled_from(NAMES), st.integers(0, 3)),
+    st.tuples(st.just("exit"), st.sampled_from(NAMES), st.sampled_from([0, 1, 2, -9])),
+    st.tuples(st.just("spawn_failed"), st.sampled_from(NAMES), st.just(0)),
+    st.tuples(st.just("restart"), st.sampled_from(NAMES), st.integers(0, 3)),
+    st.tuples(st.just("aside"), st.sampled_from(NAMES[3:]), st.just(0)),
+    st.tuples(st.just("timer"), st.just(""), st.integers(0, 30)),
+    st.tuples(st.just("finish"), st.just(""), st.just(0)),
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(INPUTS, max_size=60))
+def test_one_incarnation_at_a_time_growing_numbers_and_an_end_without_children(steps):
+    bench = Bench()
+    running: dict[str, int] = {}
+    highest: dict[str, int] = {}
+    set_timers: dict[str, float] = {}
+    number = 0
+    ended = False
+
+    def check(effects: list[Effect]) -> None:
+        nonlocal number, ended
+        for effect in effects:
+            match effect:
+                case Start(action=SpawnProcess(process=name, incarnation=incarnation)):
+                    assert name not in running and incarnation > highest.get(name, -1) and not ended
+                    running[name] = highest[name] = incarnation
+                case Start(action=EndRun()):
+                    assert not running and not ended
+                    ended = True
+                case Start(action=TerminateProcess(process=name, incarnation=incarnation)):
+                    assert running.get(name) == incarnation
+                case Send(message=Directory(number=new)):
+                    assert new >= number
+                    number = new
+                case SetTimer(key=key, after_s=after_s):
+                    set_timers[key] = after_s
+
+    check(bench.effects)
+    for verb, name, value in steps:
+        if verb == "register":
+            effects = bench.register(name, value)
+        elif verb == "exit" and name in running:
+            effects = bench.exits(name, running.pop(name), value)
+        elif verb == "spawn_failed" and name in running:
+            effects = bench.tell(Failed(f"child/{name}/{running.pop(name)}", "OSError", "no memory"))
+        elif verb == "restart":
+            effects = bench.from_controller(RestartCell(name, value, "x"))
+        elif verb == "aside":
+            effects = bench.from_controller(SetAside(name, "x"))
+        elif verb == "timer" and set_timers:
+            key = list(set_timers)[value % len(set_timers)]
+            set_timers.pop(key)
+            effects = [] if key.startswith("gone/") else bench.tell(TimerFired(key))
+        elif verb == "finish":
+            effects = bench.from_controller(FinishRun(0, "x"))
+        else:
+            continue
+        check(effects)
+        bench.now += 0.5
