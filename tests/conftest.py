@@ -1,0 +1,25 @@
+"""What all tests share: one thread per process, and a word for parts that a machine may lack."""
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+# Before anything imports torch: the tests' processes share few cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def needs() -> Callable[[str, str], None]:
+    """`needs("bwrap", problem)`: skip the test when `problem` is not empty. With GYRE_REQUIRE=all, or naming the part, it fails instead:
+    where everything is meant to be there, nothing is skipped silently."""
+
+    def check(part: str, problem: str) -> None:
+        if not problem:
+            return
+        required = os.environ.get("GYRE_REQUIRE", "")
+        if required == "all" or part in required.split(","):
+            pytest.fail(f"{part} is required here (GYRE_REQUIRE={required}) but missing: {problem}")
+        pytest.skip(f"{part}: {problem}")
+
+    return check

@@ -1,0 +1,52 @@
+"""Run folder, cache and scratch are where DESIGN §10 puts them."""
+
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.config.place import cache_folder, claim_run_folder, scratch_folder
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.config.stored import store_config
+from gyre_hpc.errors import UserError
+
+
+def test_two_starts_in_one_second_get_two_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    first, second = (claim_run_folder(Config(seed=3), 1e9).root for _ in range(2))
+    assert first != second
+    assert first.parent == second.parent == tmp_path / "outputs" / "quickstart"
+    assert first.name.endswith("-3")
+
+
+def test_a_named_folder_that_holds_a_run_is_refused(tmp_path: Path):
+    config = Config()
+    config.paths.run = str(tmp_path / "run")
+    assert claim_run_folder(config, 0.0).root == tmp_path / "run"
+    store_config(config, tmp_path / "run" / "config.yaml")
+    with pytest.raises(UserError, match="resume="):
+        claim_run_folder(config, 0.0)
+
+
+def test_a_resumed_run_keeps_its_folder(tmp_path: Path):
+    assert claim_run_folder(Config(resume=str(tmp_path)), 0.0).root == tmp_path
+
+
+def test_the_cache_follows_the_users_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert cache_folder(Config()) == tmp_path / "xdg" / "gyre_hpc"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    assert cache_folder(Config()) == tmp_path / "home" / ".cache" / "gyre_hpc"
+
+
+def test_scratch_is_private_short_and_one_per_run(tmp_path: Path):
+    config = Config()
+    config.paths.scratch = str(tmp_path)
+    runs = [RunFolder(tmp_path / name) for name in ("a", "b")]
+    for run in runs:
+        run.root.mkdir()
+    folders = [scratch_folder(config, run) for run in runs]
+    assert folders[0] != folders[1] and folders[0] == scratch_folder(config, runs[0])
+    assert folders[0].stat().st_mode & 0o777 == 0o700
+    assert len(folders[0].name) < 30

@@ -1,0 +1,83 @@
+"""Every cross-field check refuses with field, value and remedy, and accepts what works."""
+
+import pytest
+
+from gyre_hpc.config import validate as rules
+from gyre_hpc.config.compose import known_keys
+from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode
+from gyre_hpc.config.validate import validate, value_of
+from gyre_hpc.errors import UserError
+
+
+def changed(**values: object) -> Config:
+    """The default Config with dotted keys set (double underscore for the dot)."""
+    config = Config()
+    for name, value in values.items():
+        group, _, key = name.rpartition("__")
+        setattr(value_of(config, group) if group else config, key, value)
+    return config
+
+
+def test_the_defaults_are_valid():
+    validate(Config())
+
+
+@pytest.mark.parametrize("key", [*rules.POSITIVE, *rules.NOT_NEGATIVE, *rules.SHARES])
+def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key: str):
+    assert key in set(known_keys())
+    with pytest.raises(UserError) as caught:
+        validate(changed(**{key.replace(".", "__"): -1}))
+    assert caught.value.field == key
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"suite__cpus": 64}, "suite.cpus"),
+        ({"suite__memory_mb": 1 << 20}, "suite.memory_mb"),
+        ({"network__port_range": "80-90"}, "network.port_range"),
+        ({"network__port_range": "9000-8000"}, "network.port_range"),
+        ({"network__interface": ""}, "network.interface"),
+        ({"engine__kind": EngineKind.timed}, "trainer.kind"),
+        ({"transport__backend": "mpi"}, "transport.backend"),
+        ({"transport__groups": "torchft"}, "transport.groups"),
+        ({"scheduler__mode": SchedulerMode.async_split, "scheduler__split": 4}, "scheduler.split"),
+        ({"scheduler__mode": SchedulerMode.async_split, "cluster__cells": 1}, "scheduler.split"),
+        ({"model__num_heads": 3}, "model.num_kv_heads"),
+        ({"model__head_dim": 15}, "model.head_dim"),
+        ({"engine__kv_tokens": 65537}, "engine.kv_tokens"),
+        ({"engine__kv_tokens": 256}, "engine.kv_tokens"),
+        ({"trainer__micro_batch_tokens": 511}, "trainer.micro_batch_tokens"),
+        ({"algo__group_size": 1}, "algo.group_size"),
+        ({"harness__name": ""}, "harness.name"),
+        ({"suite__hard_deadline_s": 59.0}, "suite.hard_deadline_s"),
+        ({"harness__context_tokens": 512}, "harness.context_tokens"),
+        ({"harness__max_output_tokens": 512}, "harness.max_output_tokens"),
+        ({"warm_start__executions": 5}, "warm_start.epochs"),
+        ({"warm_start__executions": 5, "warm_start__epochs": 1, "warm_start__batch_tokens": 100}, "warm_start.batch_tokens"),
+        ({"evaluation__tasks": 0}, "evaluation.tasks"),
+        ({"checkpoint__every": 3}, "checkpoint.every"),
+        ({"paths__scratch": "/" + "x" * 60}, "paths.scratch"),
+    ],
+)
+def test_what_cannot_work_together_is_refused(values: dict[str, object], field: str):
+    with pytest.raises(UserError) as caught:
+        validate(changed(**values))
+    assert caught.value.field == field
+    assert caught.value.remedy
+    assert repr(caught.value.value) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"network__port_range": "9000-9100"},
+        {"scheduler__mode": SchedulerMode.async_split, "scheduler__split": 3},
+        {"evaluation__tasks": 0, "evaluation__before": False, "evaluation__after": False},
+        {"checkpoint__every": 3, "checkpoint__before_publish": False},
+        {"algo__top_p": 1.0, "warm_start__sloppiness": 0.0},
+        {"cluster__cells": 1},
+    ],
+)
+def test_what_works_is_accepted(values: dict[str, object]):
+    validate(changed(**values))
