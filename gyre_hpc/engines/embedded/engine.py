@@ -1,0 +1,199 @@
+"""The embedded engine: asyncio side. Weights come from the cell's snapshot store, computing happens in a Worker."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from typing import Any
+
+from gyre_hpc import clock
+from gyre_hpc.config.schema import EngineConfig
+from gyre_hpc.engines.answer import Piece
+from gyre_hpc.engines.backend import Loads, PauseMode
+from gyre_hpc.engines.base import EngineCapabilities
+from gyre_hpc.engines.calls import LiveCall
+from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.memory import KVMemory
+from gyre_hpc.engines.embedded.sequence import Sequence
+from gyre_hpc.engines.embedded.worker import Worker
+from gyre_hpc.engines.request import BadRequest
+from gyre_hpc.engines.served import ServedEngine
+from gyre_hpc.errors import UserError
+from gyre_hpc.models.incremental import Prepared
+from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.to_batch import RankMemory
+from gyre_hpc.transport.base import SnapshotStore
+
+_LOG = logging.getLogger(__name__)
+
+
+class EmbeddedEngine(ServedEngine):
+    """Raises UserError when the KV memory cannot hold one full context."""
+
+    capabilities = EngineCapabilities(kv="none", sampling="counter")
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        model: Qwen3Config,
+        store: SnapshotStore,
+        run_token: str,
+        host: str,
+        port: int = 0,
+        rank: int = 0,
+        stream_tokens: int = 16,
+        stream_s: float = 0.25,
+    ) -> None:
+        super().__init__(run_token=run_token, host=host, port=port, max_context=model.max_context, vocab_size=model.vocab_size)
+        needed = -(-model.max_context // config.page_size) * config.page_size
+        if config.kv_tokens < needed:
+            raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
+        self._config, self._model, self._store, self._rank = config, model, store, rank
+        self._core = EngineCore(
+            self._new_memory,
+            max_batch=config.max_batch,
+            prefill_chunk=config.prefill_chunk,
+            keep_kv=config.keep_kv,
+            stream_tokens=stream_tokens,
+            stream_s=stream_s,
+            now=clock.monotonic_s,
+        )
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._worker = Worker(
+            has_work=lambda: self._core.has_work, step=self._core.step, deliver=self._deliver, on_failure=self._on_failure
+        )
+
+    def _new_memory(self) -> KVMemory:
+        c = self._config
+        return KVMemory(self._model, kv_tokens=c.kv_tokens, page_size=c.page_size, max_batch=c.max_batch, keep_kv=c.keep_kv)
+
+    async def start(self) -> str:
+        self._loop = asyncio.get_running_loop()
+        self._worker.start()
+        return await super().start()
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.to_thread(self._worker.close)
+
+    async def sleep(self) -> list[RankMemory]:
+        assert not len(self.book), f"sleep with {len(self.book)} live requests"
+        await self._ask(self._core.sleep)
+        return [self._measured()]
+
+    async def wake(self, version: Version) -> list[RankMemory]:
+        await self._ask(lambda: self._core.wake(version, self._prepared(version)))
+        return [self._measured()]
+
+    async def update_weights(self, version: Version) -> None:
+        def update() -> None:
+            pieces = self._core.update(version, self._prepared(version))
+            if pieces:
+                self._deliver(pieces)
+
+        await self._ask(update)
+
+    def counters(self) -> dict[str, int]:
+        return dict(self._core.counters)
+
+    def curve(self) -> dict[int, float]:
+        return {batch: batch / seconds for batch, seconds in dict(self._core.step_s).items() if seconds > 0}
+
+    def submit(self, call: LiveCall) -> None:
+        seq = Sequence(number=call.number, request=call.request, ids=list(call.request.input_ids))
+        self._worker.ask(lambda: self._core.add(seq))
+
+    def abort(self, call: LiveCall, reason: str) -> None:
+        def abort() -> None:
+            pieces = self._core.abort(call.number, reason)
+            if pieces:
+                self._deliver(pieces)
+
+        self._worker.ask(abort)
+
+    async def pause(self, mode: PauseMode) -> None:
+        def pause() -> None:
+            self._core.is_paused = True
+            if mode is PauseMode.retract:
+                self._core.retract_all()
+
+        await self._ask(pause)
+        if mode is PauseMode.abort:
+            for call in self.book.live():
+                self.abort(call, "aborted by /pause_generation")
+            await self._ask(lambda: None)
+
+    async def resume(self) -> None:
+        def resume() -> None:
+            self._core.is_paused = False
+
+        await self._ask(resume)
+
+    async def flush_cache(self) -> bool:
+        return bool(await self._ask(self._core.flush_cache))
+
+    async def relabel(self, version: str) -> None:
+        try:
+            await self.update_weights(Version.parse(version))
+        except (KeyError, ValueError):
+            raise BadRequest(f"new_version={version!r}: the snapshot store holds {[str(v) for v in self._store.versions()]}") from None
+
+    def version_text(self) -> str:
+        return str(self._core.version)
+
+    def loads(self) -> Loads:
+        core, memory = self._core, self._core.memory
+        num_waiting = core.num_waiting
+        return Loads(
+            num_running=max(core.num_live - num_waiting, 0),
+            num_waiting=num_waiting,
+            num_used_tokens=memory.table.num_held * memory.page_size if memory else 0,
+            num_total_tokens=self._config.kv_tokens,
+        )
+
+    def facts(self) -> dict[str, Any]:
+        c = self._config
+        return {
+            "engine": "embedded",
+            "page_size": c.page_size,
+            "max_running_requests": c.max_batch,
+            "chunked_prefill_size": c.prefill_chunk,
+            "is_asleep": self._core.memory is None,
+            "counters": self.counters(),
+        }
+
+    def failure(self) -> str | None:
+        return None if self._worker.failure is None else f"the engine's compute thread failed: {self._worker.failure!r}"
+
+    def _prepared(self, version: Version) -> Prepared:
+        return Prepared(self._store.get(version), self._model)
+
+    def _measured(self) -> RankMemory:
+        core = self._core
+        used = (core.memory.num_bytes() if core.memory else 0) + (core.prepared.num_bytes() if core.prepared else 0)
+        return RankMemory(rank=self._rank, free=_free_bytes(), used=used)
+
+    async def _ask(self, job: Callable[[], Any]) -> Any:
+        return await asyncio.wrap_future(self._worker.ask(job))
+
+    def _deliver(self, pieces: list[Piece]) -> None:
+        """From the compute thread to the loop."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.book.deliver, pieces)
+
+    def _on_failure(self, error: BaseException) -> None:
+        _LOG.error("the engine's compute thread failed", exc_info=error)
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self.book.fail, f"the engine's compute thread failed: {error!r}")
+
+
+def _free_bytes() -> int:
+    """Memory this machine can still give, bytes (the CPU is this engine's device)."""
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            fields = dict(line.split(":", 1) for line in file)
+        return int(fields["MemAvailable"].split()[0]) * 1024
+    except (OSError, KeyError):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

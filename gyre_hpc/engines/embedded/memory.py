@@ -1,0 +1,109 @@
+"""KV memory of the core: pages and rows in step with the sequences that hold them.
+
+Invariants: a sequence with KV of n tokens holds ceil(n / page_size) pages; a page is sealed (written, keyed) as soon as
+it is full; what is sealed outlives the sequence until its page is needed. The page limit counts live tokens, so it is
+the limit on all KV, although the newest tokens of a sequence stand in its row alone.
+"""
+
+from gyre_hpc.engines.embedded.page_store import PageStore
+from gyre_hpc.engines.embedded.page_table import ROOT, PageTable, block_key
+from gyre_hpc.engines.embedded.sequence import Sequence
+from gyre_hpc.models.kv_rows import KVRows, KVSpan, empty_span
+from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.protocol.identity import Version
+
+
+class KVMemory:
+    """Allocated while the engine is awake."""
+
+    def __init__(self, config: Qwen3Config, *, kv_tokens: int, page_size: int, max_batch: int, keep_kv: bool) -> None:
+        num_pages = kv_tokens // page_size
+        self._config, self.page_size, self._keep_kv = config, page_size, keep_kv
+        self.table = PageTable(num_pages)
+        self.rows = KVRows(config, max_batch, config.max_context)
+        self._store = PageStore(config, num_pages, page_size)
+
+    def num_bytes(self) -> int:
+        return self._store.num_bytes() + self.rows.num_bytes()
+
+    def begin_prefill(self, seq: Sequence, version: Version, num_spare: int) -> bool:
+        """Hold pages for all of `seq.ids`, cached ones first, and start its prefill KV; False, and nothing done, when
+        fewer than `num_spare` pages would be left."""
+        pages, key, oldest = self._find_prefix(seq.ids, version)
+        num_new = -(-len(seq.ids) // self.page_size) - len(pages)
+        if self.table.num_available < num_new + num_spare:
+            for page in pages:
+                self.table.release(page)
+            return False
+        seq.num_sealed, seq.chain_key, seq.oldest_kv = len(pages), key, oldest
+        seq.num_kv = len(pages) * self.page_size
+        seq.prefill = empty_span(self._config, len(seq.ids))
+        self._store.read(pages, seq.prefill)
+        for _ in range(num_new):
+            page = self.table.take()
+            assert page is not None
+            pages.append(page)
+        seq.pages = pages
+        return True
+
+    def _find_prefix(self, ids: list[int], version: Version) -> tuple[list[int], bytes, Version]:
+        """Hold the cached pages of the longest prefix that leaves at least one token to compute."""
+        pages: list[int] = []
+        key, oldest = ROOT, version
+        for end in range(self.page_size, len(ids), self.page_size):
+            next_key = block_key(key, self._chain(version), ids[end - self.page_size : end])
+            page = self.table.find(next_key)
+            if page is None:
+                break
+            pages.append(page)
+            key, oldest = next_key, min(oldest, self.table.oldest(page))
+        return pages, key, oldest
+
+    def grow(self, seq: Sequence) -> bool:
+        """Hold a page for the next token's KV if it begins one; False when no page is left."""
+        if seq.num_kv < len(seq.pages) * self.page_size:
+            return True
+        page = self.table.take()
+        if page is not None:
+            seq.pages.append(page)
+        return page is not None
+
+    def seal(self, seq: Sequence, version: Version) -> None:
+        """Write and key the pages that became full."""
+        size = self.page_size
+        while (seq.num_sealed + 1) * size <= seq.num_kv:
+            start = seq.num_sealed * size
+            seq.chain_key = block_key(seq.chain_key, self._chain(version), seq.ids[start : start + size])
+            twin = self.table.find(seq.chain_key)
+            page = seq.pages[seq.num_sealed]
+            if twin is not None:
+                # Computed by another sequence meanwhile: share its page.
+                seq.pages[seq.num_sealed] = twin
+                self.table.release(page)
+            else:
+                self._store.write(page, self._span(seq, start, start + size))
+                self.table.publish(page, seq.chain_key, seq.oldest_kv)
+            seq.num_sealed += 1
+
+    def install(self, seq: Sequence) -> None:
+        """The prefill is complete: move its KV to a row."""
+        assert seq.prefill is not None and seq.num_kv == seq.prefill.keys.shape[-1]
+        seq.row = self.rows.install(seq.prefill)
+        seq.prefill = None
+
+    def release(self, seq: Sequence) -> int | None:
+        """Give back pages, prefill KV and row. Returns the number of the row that moved into this one's place."""
+        for page in seq.pages:
+            self.table.release(page)
+        moved = self.rows.remove(seq.row) if seq.row >= 0 else None
+        seq.pages, seq.num_sealed, seq.chain_key = [], 0, ROOT
+        seq.num_kv, seq.prefill, seq.row = 0, None, -1
+        return moved
+
+    def _chain(self, version: Version) -> bytes:
+        return b"mixed" if self._keep_kv else str(version).encode()
+
+    def _span(self, seq: Sequence, start: int, end: int) -> KVSpan:
+        if seq.prefill is None:
+            return self.rows.span(seq.row, start, end)
+        return KVSpan(seq.prefill.keys[..., start:end], seq.prefill.values[:, :, start:end])

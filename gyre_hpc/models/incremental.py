@@ -1,0 +1,170 @@
+"""The engine's forward of a Qwen3 decoder: prefill chunks of one sequence and one decode step of many.
+
+On small models a CPU spends its time on starting operations, so their number is what counts. The weights are therefore
+rearranged once per version (`Prepared`), such that the same numbers come out of fewer operations:
+
+  - the residual stream is kept as (x, -x): its layer norm *is* the RMS norm of x (mean 0, variance mean(x^2)), one
+    operation instead of six. Embedding, o_proj and down_proj write both halves; readers take the first;
+  - norm weights are multiplied into the matrix that follows, the attention scale into q_norm;
+  - q, k and v are one matrix, gate and up another. Each head of q and k leaves it as (-b, a, b, -a) of its halves a, b:
+    (a, b) and RoPE's rotated (-b, a) are then slices, and the layer norm of the whole is again the RMS norm.
+
+Equal to models/qwen3.py up to float32 rounding (a test holds the bound).
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+
+from gyre_hpc.models.kv_rows import KVRows, KVSpan
+from gyre_hpc.models.parameters import Parameters, head_weight
+from gyre_hpc.models.qwen3 import rope_tables
+from gyre_hpc.models.qwen3_config import Qwen3Config
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Layer:
+    """Matrices are [in, out]."""
+
+    qkv: torch.Tensor
+    """[d, (H + KV) * 2 hd + KV * hd]."""
+    qk_norm: torch.Tensor
+    """[H + KV, 2 hd]."""
+    out: torch.Tensor
+    """[H * hd, 2 d]."""
+    gate_up: torch.Tensor
+    """[d, 2 I]."""
+    down: torch.Tensor
+    """[I, 2 d]."""
+
+
+def _heads_unfolded(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
+    """[heads * hd, d] -> [heads * 2 hd, d]: per head (-b, a, b, -a) of its halves."""
+    a, b = weight.view(-1, 2, head_dim // 2, weight.shape[-1]).unbind(1)
+    return torch.cat((-b, a, b, -a), 1).flatten(0, 1)
+
+
+def _prepare_layer(params: Parameters, config: Qwen3Config, layer: int) -> _Layer:
+    def weight(name: str) -> torch.Tensor:
+        return params[f"model.layers.{layer}.{name}.weight"]
+
+    hd, half = config.head_dim, config.head_dim // 2
+    before, after = weight("input_layernorm"), weight("post_attention_layernorm")
+    qkv = torch.cat(
+        (
+            _heads_unfolded(weight("self_attn.q_proj"), hd),
+            _heads_unfolded(weight("self_attn.k_proj"), hd),
+            weight("self_attn.v_proj"),
+        )
+    )
+    q_norm, k_norm = weight("self_attn.q_norm") / math.sqrt(hd), weight("self_attn.k_norm")
+    norms = torch.stack([q_norm] * config.num_heads + [k_norm] * config.num_kv_heads)
+    a, b = norms[:, :half], norms[:, half:]
+    out, down = weight("self_attn.o_proj"), weight("mlp.down_proj")
+    gate_up = torch.cat((weight("mlp.gate_proj"), weight("mlp.up_proj")))
+    return _Layer(
+        qkv=(qkv * before).t().contiguous(),
+        qk_norm=torch.cat((b, a, b, a), 1).contiguous(),
+        out=torch.cat((out, -out)).t().contiguous(),
+        gate_up=(gate_up * after).t().contiguous(),
+        down=torch.cat((down, -down)).t().contiguous(),
+    )
+
+
+class Prepared:
+    """One version's weights in the arrangement above. Immutable; owns copies, so the snapshot may go."""
+
+    @torch.inference_mode()
+    def __init__(self, params: Parameters, config: Qwen3Config) -> None:
+        embedding = params["model.embed_tokens.weight"]
+        self.config = config
+        self.embedding = torch.cat((embedding, -embedding), 1)
+        self.layers = tuple(_prepare_layer(params, config, layer) for layer in range(config.num_layers))
+        self.head = (head_weight(params, config) * params["model.norm.weight"]).t().contiguous()
+        cos, sin = rope_tables(config, torch.arange(config.max_context))
+        self.cos = torch.cat((cos, cos), 1)[:, None].contiguous()
+        self.sin = torch.cat((sin, sin), 1)[:, None].contiguous()
+
+    def num_bytes(self) -> int:
+        tensors = [self.embedding, self.head, self.cos, self.sin]
+        tensors += [t for layer in self.layers for t in (layer.qkv, layer.qk_norm, layer.out, layer.gate_up, layer.down)]
+        return sum(t.numel() * t.element_size() for t in tensors)
+
+
+def _qkv(
+    prepared: Prepared, layer: _Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Stream [N, 2d] -> rotated q [N, H, hd] (scaled) and k [N, KV, hd], v [N, KV, hd]."""
+    c = prepared.config
+    d, hd, heads = c.hidden_size, c.head_dim, c.num_heads + c.num_kv_heads
+    h = F.layer_norm(x, (2 * d,), eps=c.rms_norm_eps)[:, :d]
+    qk, v = torch.mm(h, layer.qkv).split((heads * 2 * hd, c.num_kv_heads * hd), 1)
+    qk = F.layer_norm(qk.unflatten(1, (heads, 2 * hd)), (2 * hd,), eps=c.rms_norm_eps).mul_(layer.qk_norm)
+    rotated = qk[..., hd // 2 : hd // 2 + hd].mul(cos).addcmul_(qk[..., :hd], sin)
+    q, k = rotated.split((c.num_heads, c.num_kv_heads), 1)
+    return q, k, v.unflatten(1, (c.num_kv_heads, hd))
+
+
+def _rest(prepared: Prepared, layer: _Layer, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
+    """Output projection and feed-forward. attended [N, H * hd]; x and the result [N, 2d]."""
+    c = prepared.config
+    x = torch.addmm(x, attended, layer.out)
+    h = F.layer_norm(x, (2 * c.hidden_size,), eps=c.rms_norm_eps)[:, : c.hidden_size]
+    gate, up = torch.mm(h, layer.gate_up).split(c.intermediate_size, 1)
+    return torch.addmm(x, F.silu(gate).mul_(up), layer.down)
+
+
+def _logits(prepared: Prepared, x: torch.Tensor) -> torch.Tensor:
+    c = prepared.config
+    h = F.layer_norm(x, (2 * c.hidden_size,), eps=c.rms_norm_eps)[:, : c.hidden_size]
+    return torch.mm(h, prepared.head)
+
+
+@torch.inference_mode()
+def decode(prepared: Prepared, ids: list[int], positions: list[int], rows: KVRows) -> torch.Tensor:
+    """One token of each row: write its KV at the rows' column, attend to the row, return logits [B, V] float32.
+
+    ids and positions are by row. The caller has called `rows.next_column()`.
+    """
+    c = prepared.config
+    n = len(ids)
+    where = torch.tensor([ids, positions])
+    x = prepared.embedding.index_select(0, where[0])
+    cos, sin = prepared.cos.index_select(0, where[1]), prepared.sin.index_select(0, where[1])
+    views = rows.views(n)
+    for layer, k_column, v_column, keys, values in zip(prepared.layers, *views.per_layer, strict=True):
+        q, k, v = _qkv(prepared, layer, x, cos, sin)
+        k_column.copy_(k)
+        v_column.copy_(v)
+        q = q.reshape(n * c.num_kv_heads, c.num_queries_per_kv, c.head_dim)
+        scores = torch.baddbmm(views.mask, q, keys)
+        attended = torch.bmm(torch.softmax(scores, -1), values).view(n, -1)
+        x = _rest(prepared, layer, x, attended)
+    return _logits(prepared, x)
+
+
+@torch.inference_mode()
+def prefill(prepared: Prepared, ids: list[int], start: int, span: KVSpan) -> torch.Tensor:
+    """Tokens [start, start + n) of one sequence whose KV before `start` is in `span`; write theirs there.
+
+    Returns the logits [V] of the last token.
+    """
+    c = prepared.config
+    n, end = len(ids), start + len(ids)
+    x = prepared.embedding.index_select(0, torch.tensor(ids))
+    cos, sin = prepared.cos[start:end], prepared.sin[start:end]
+    mask = torch.full((n, end), -math.inf).triu_(start + 1)
+    group = c.num_queries_per_kv
+    for index, layer in enumerate(prepared.layers):
+        q, k, v = _qkv(prepared, layer, x, cos, sin)
+        span.keys[index, :, :, start:end] = k.permute(1, 2, 0)
+        span.values[index, :, start:end] = v.transpose(0, 1)
+        q = q.unflatten(1, (c.num_kv_heads, group)).permute(1, 2, 0, 3).reshape(c.num_kv_heads, group * n, c.head_dim)
+        scores = torch.bmm(q, span.keys[index, :, :, :end])
+        scores.view(c.num_kv_heads, group, n, end).add_(mask)
+        attended = torch.bmm(torch.softmax(scores, -1), span.values[index, :, :end])
+        attended = attended.view(c.num_heads, n, c.head_dim).transpose(0, 1).reshape(n, -1)
+        x = _rest(prepared, layer, x, attended)
+    return _logits(prepared, x[-1:])[0]
