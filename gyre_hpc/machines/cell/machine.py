@@ -1,0 +1,221 @@
+"""The cell machine: compares the newest order with itself and moves towards it, one step at a time.
+
+Invariants (each has a test):
+  - engine and trainer are never awake together; admission is open only over an awake engine;
+  - the switch takes DESIGN's steps in DESIGN's order; a newer order waits for the running step, then none is skipped;
+  - a micro-batch is begun at most once per (update, fence); the manifest is what was accumulated, plus accepted hand-ins;
+  - `applied` is persisted before it is reported, and an update is made at most once per manifest;
+  - every wait has a deadline or a retry timer, and the report says what it is.
+"""
+
+from typing import Any
+
+from gyre_hpc.machines.base import (
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Machine,
+    Note,
+    Persisted,
+    Progressed,
+    Received,
+    Restarted,
+    SetTimer,
+    Start,
+    TimerFired,
+)
+from gyre_hpc.machines.cell import outcome
+from gyre_hpc.machines.cell.actions import AbortReduce, AppliedRecord, Figures, Measure, Reduce
+from gyre_hpc.machines.cell.choose import next_step
+from gyre_hpc.machines.cell.report import Reporter, report_of
+from gyre_hpc.machines.cell.settings import CellSettings
+from gyre_hpc.machines.cell.state import State
+from gyre_hpc.machines.cell.steps import DEADLINE, RETRY, Step, Steps
+from gyre_hpc.machines.cell.supply import Supply
+from gyre_hpc.machines.cell.switch import Done, Wait
+from gyre_hpc.machines.cell.timing import Timing
+from gyre_hpc.machines.membership import TIMER as REGISTER
+from gyre_hpc.machines.membership import Membership
+from gyre_hpc.protocol.identity import Role
+from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.protocol.to_batch import CellState
+from gyre_hpc.protocol.to_cell import Order
+
+HEARTBEAT, MEASURE, ABORT = "heartbeat", "measure", "abort_reduce"
+
+
+class CellMachine(Machine):
+    """One cell. Its shell starts engine (asleep, admission closed) and snapshot store before the first input."""
+
+    def __init__(self, settings: CellSettings, register: Register) -> None:
+        self.state = State(settings=settings)
+        self._steps = Steps(retry_s=settings.retry_s, persist_deadline_s=settings.save_deadline_s)
+        self._supply = Supply(self.state)
+        self._membership = Membership(register)
+        self._reporter = Reporter(settings.controller)
+        self._born = False
+        self._num_started = 0
+        self._measuring = ""
+        """Key of the look in progress; empty: none."""
+        self._put_while_measuring = False
+        self._aborting = ""
+        """Key of the Reduce that was asked to break off."""
+
+    def handle(self, now: float, input: Input) -> list[Effect]:
+        effects = self._be_born(input)
+        heartbeat = False
+        match input:
+            case Received(sender=sender, message=Order() as order) if sender == self.state.settings.controller:
+                self._take(now, order)
+            case TimerFired(key=key):
+                heartbeat = key == HEARTBEAT and bool(self._measuring)
+                effects += self._timer(key)
+            case Finished(key=key) | Failed(key=key) if key == self._measuring:
+                effects += self._measured(input)
+                heartbeat = True
+            case Finished(key=key, result=result):
+                effects += self._finished(now, key, result)
+            case Persisted(key=key):
+                effects += self._finished(now, key, None)
+            case Failed(key=key, kind=kind, reason=reason):
+                effects += self._failed(now, key, f"{kind}: {reason}" if reason else kind)
+            case Progressed(key=key, item=share):
+                if self._steps.is_running(key):
+                    self.state.fit_progress = float(share)
+        effects += self._go(now)
+        self.state.body.check()
+        waiting = self._steps.waiting or self.state.waiting
+        report = report_of(self.state, waiting=waiting, error=self._steps.error or self._supply.trouble)
+        return effects + self._reporter.tell(report, heartbeat)
+
+    def _be_born(self, input: Input) -> list[Effect]:
+        if self._born:
+            return []
+        self._born = True
+        if isinstance(input, Restarted):
+            self._remember(input.records)
+        return [*self._membership.beat(), SetTimer(HEARTBEAT, 0.0)]
+
+    def _remember(self, records: tuple[Any, ...]) -> None:
+        """Of a former incarnation only updates count whose checkpoint exists: its memory is gone."""
+        for record in records:
+            if isinstance(record, AppliedRecord) and record.checkpoint is not None:
+                self.state.done = Done(applied=record.applied)
+
+    def _take(self, now: float, order: Order) -> None:
+        """Lower terms and older documents are ignored."""
+        state = self.state
+        if state.order is not None and (order.seq <= state.order.seq or order.term < state.order.term):
+            return
+        state.order = order
+        leaves = CellState.rollout if order.role is Role.train else CellState.train
+        if state.timing is None and state.body.state is leaves:
+            state.timing = Timing(origin=leaves, mark=now)
+
+    def _timer(self, key: str) -> list[Effect]:
+        match key:
+            case _ if key == REGISTER:
+                return self._membership.beat()
+            case _ if key == HEARTBEAT:
+                return [SetTimer(HEARTBEAT, self.state.settings.heartbeat_s), *self._measure()]
+            case _ if key == DEADLINE:
+                self._steps.overdue()
+                return self._abort_reduce()
+            case _ if key == RETRY:
+                self._steps.failed = ""
+                return []
+        return self._supply.timer(key) or []
+
+    def _measure(self) -> list[Effect]:
+        """One look at a time: a slow one makes the figures older, not the heartbeat later."""
+        if self._measuring:
+            return []
+        self._measuring, self._put_while_measuring = self._key(MEASURE), False
+        update = self.state.order.update if self.state.order is not None else -1
+        return [Start(self._measuring, Measure(update=update, deadline_s=self.state.settings.measure_deadline_s))]
+
+    def _measured(self, input: Finished | Failed) -> list[Effect]:
+        self._measuring = ""
+        if isinstance(input, Failed):
+            return [Note("measure_failed", {"reason": f"{input.kind}: {input.reason}"})]
+        figures: Figures = input.result
+        self.state.figures = figures
+        snapshots = set(figures.snapshots)
+        self.state.body.store = self.state.body.store | snapshots if self._put_while_measuring else snapshots
+        return []
+
+    def _finished(self, now: float, key: str, result: Any) -> list[Effect]:
+        supplied = self._supply.finished(key)
+        if supplied:
+            self._put_while_measuring |= supplied == "pull"
+            if supplied == "pull" and self._steps.running is None:
+                self._mark(now, "pull")
+            return []
+        step = self._steps.end(key)
+        if step is None:
+            return []
+        self._put_while_measuring = True
+        self._mark(now, step.name)
+        try:
+            outcome.succeed(self.state, now, step.action, result)
+        except outcome.StepRefused as refused:
+            return self._fail(now, step, str(refused))
+        return self._steps.succeed()
+
+    def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
+        effects = self._supply.failed(key, reason)
+        if effects is not None:
+            return effects
+        step = self._steps.end(key)
+        return [] if step is None else self._fail(now, step, reason)
+
+    def _fail(self, now: float, step: Step, reason: str) -> list[Effect]:
+        again = outcome.fail(self.state, now, step.action, reason)
+        return [*self._steps.fail(step, reason, again), Note("step_failed", {"step": step.name, "reason": reason})]
+
+    def _mark(self, now: float, step: str) -> None:
+        if self.state.timing is not None:
+            self.state.timing.add(now, step)
+
+    def _go(self, now: float) -> list[Effect]:
+        """Begin what can be begun."""
+        order = self.state.order
+        if order is None:
+            self.state.waiting = "a first order"
+            return []
+        effects = self._supply.advance(order)
+        if self._steps.running is not None:
+            return effects + (self._abort_reduce() if self._reduce_is_void(order) else [])
+        wanted = next_step(self.state, order, now)
+        self.state.waiting = wanted.reason if isinstance(wanted, Wait) else ""
+        if isinstance(wanted, Wait) or self._steps.must_wait(wanted):
+            return effects
+        outcome.begin(self.state, wanted)
+        return effects + self._steps.begin(now, wanted)
+
+    def _reduce_is_void(self, order: Order) -> bool:
+        """The Reduce in progress is for nothing: its commit was given up."""
+        step = self._steps.running
+        if step is None or not isinstance(step.action, Reduce):
+            return False
+        asked = order.commit
+        return (
+            order.role is not Role.train
+            or asked is None
+            or asked.generation != step.action.generation
+            or not self.state.total.stands_for(order)
+        )
+
+    def _abort_reduce(self) -> list[Effect]:
+        """Once for each Reduce, which then fails."""
+        step = self._steps.running
+        if step is None or not isinstance(step.action, Reduce) or self._aborting == step.key:
+            return []
+        self._aborting = step.key
+        abort = AbortReduce(generation=step.action.generation, deadline_s=self.state.settings.switch_deadline_s)
+        return [Start(self._key(ABORT), abort)]
+
+    def _key(self, kind: str) -> str:
+        self._num_started += 1
+        return f"{kind}#{self._num_started}"
