@@ -1,0 +1,138 @@
+"""What the call machine is told by its shell, and what it asks of it. In-process values, never on a wire.
+
+The shell parses HTTP, renders, tokenises, parses answers, talks to engines and to clients; everything it finds out comes
+back as one of these. Ids and log-probs travel as packed little-endian bytes (protocol/tensors.py).
+"""
+
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.chat.base import Answer, Message
+from gyre_hpc.machines.call.turns import Turn
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import Sampling, VersionSpan
+
+CLIENTS = "clients"
+"""Sender of Arrived and Left."""
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A harness asks for one answer on connection `conn` (unique per process start)."""
+
+    conn: str
+    execution: str
+    role: str
+    thread: str
+    request_hash: str
+    messages: tuple[Message, ...]
+    turns: tuple[Turn, ...]
+    """One per message."""
+    tools: tuple[dict[str, Any], ...] = ()
+    tools_digest: bytes = b""
+    requested: dict[str, float | int | str] = {}
+    max_new_tokens: int = 0
+    """0: the harness set no limit."""
+    stream: bool = False
+
+
+class Left(msgspec.Struct, frozen=True):
+    """The client closed the connection before its answer was complete."""
+
+    conn: str
+
+
+class MeasureCpu(msgspec.Struct, frozen=True):
+    """-> float: CPU seconds of this process so far."""
+
+
+class Render(msgspec.Struct, frozen=True):
+    """-> packed ids. From scratch when `ended` is None, else what follows a recorded answer (ChatFormat.render_suffix)."""
+
+    messages: tuple[Message, ...]
+    tools: tuple[dict[str, Any], ...]
+    ended: bool | None
+
+
+class Parse(msgspec.Struct, frozen=True):
+    """-> Answer of these packed output ids."""
+
+    ids: bytes
+
+
+class EngineAttempt(msgspec.Struct, frozen=True):
+    """Sample on one cell; Progressed(Tokens) as they come, then AttemptEnd. Fails with EngineBusy, CellLost or EngineRefused."""
+
+    call: str
+    cell: str
+    url: str
+    term: int
+    version: Version
+    """Of the table's row; for engines that do not say what they serve."""
+    prompt: tuple[bytes, ...]
+    """Packed ids in pieces: prompt, then the tokens so far."""
+    max_new_tokens: int
+    """What is left of the call's budget."""
+    sampling: Sampling
+    position: int
+    """Output index of the first token this attempt draws."""
+    stop_ids: tuple[int, ...]
+    deadline_s: float
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Some new output tokens of an attempt."""
+
+    start: int
+    """Output index of the first one, counted over the whole call."""
+    ids: bytes
+    logprobs: bytes
+    spans: tuple[VersionSpan, ...]
+    """Over the whole call's output index; cover these tokens."""
+    oldest_kv: Version
+    cached: int = 0
+    """Prompt tokens of this attempt the engine did not have to compute."""
+
+
+class AttemptEnd(msgspec.Struct, frozen=True):
+    """The engine finished the attempt itself."""
+
+    finish: str
+    """stop, length or abort."""
+
+
+class KeepAlive(msgspec.Struct, frozen=True):
+    """Send a real but empty event of the protocol to a streaming client."""
+
+    conn: str
+    call: str
+
+
+class Say(msgspec.Struct, frozen=True):
+    """Send a piece of the answer's text to a streaming client."""
+
+    conn: str
+    call: str
+    text: str
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """Send the whole answer, or to a streaming client what it lacks of it, and end the response."""
+
+    conn: str
+    call: str
+    answer: Answer
+    """With minted tool-call ids; `content` is what was not said yet."""
+    finish: str
+    """stop, length or tool_calls."""
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Refuse(msgspec.Struct, frozen=True):
+    """End the response with an error of the protocol."""
+
+    conn: str
+    status: int
+    code: str
+    text: str

@@ -1,0 +1,171 @@
+"""A request comes in: is it a call we know, where does it belong, what is its prompt.
+
+Same call = same (execution, thread, canonical body). While the first one's connection is open an identical request is a new
+call (parallel sub-agents); after that it is the same call, unless something already builds on its answer (DESIGN §5).
+"""
+
+import hashlib
+from typing import Any
+
+from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
+from gyre_hpc.machines.call.actions import Arrived, Parse, Render
+from gyre_hpc.machines.call.delivery import connect, mark_delivered, refuse, say_more
+from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
+from gyre_hpc.machines.call.sampling import seek
+from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.protocol.journal import CallBegin, Sampling
+
+
+def arrived(shard: Shard, request: Arrived) -> None:
+    """Take a request, or refuse it."""
+    if request.execution in shard.ended:
+        refuse(shard, request.conn, 404, "execution_ended", f"execution {request.execution} has ended")
+        return
+    if sum(conn.execution == request.execution for conn in shard.conns.values()) >= shard.settings.max_calls:
+        refuse(shard, request.conn, 429, "too_many_calls", f"more than gateway.max_calls={shard.settings.max_calls} calls at once")
+        return
+    live = _same_call(shard, request) or _new_call(shard, request)
+    connect(shard, live, request.conn, request.stream)
+    _take_up(shard, live)
+
+
+def left(shard: Shard, conn: str) -> None:
+    """A client closed its connection; its call goes on for a while."""
+    known = shard.conns.pop(conn, None)
+    live = shard.live.get(known.call) if known is not None else None
+    shard.emit(CancelTimer(f"alive/{conn}"))
+    if live is not None and live.conn == conn:
+        live.conn = ""
+        shard.emit(SetTimer(f"abandon/{live.call}", shard.settings.abandon_s))
+
+
+def rendered(shard: Shard, live: LiveCall, suffix: bytes) -> None:
+    """The prompt is known: the call begins, unless the context is too long."""
+    request, found = live.request, live.found
+    assert request is not None and found is not None
+    tree = shard.tree(live.execution)
+    num_prompt = len(suffix) // 4 + (found.parent.num_prompt + found.parent.num_output if found.parent is not None else 0)
+    limit = shard.settings.max_context
+    if num_prompt >= limit:
+        text = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {num_prompt} tokens. "
+        _drop(shard, live, "context_length_exceeded", text + "Please reduce the length of the messages.")
+        return
+    wanted = request.max_new_tokens or shard.settings.max_output_tokens
+    budget = min(wanted, shard.settings.max_output_tokens, limit - num_prompt)
+    begin = _begin(shard, live, request, found, suffix, budget)
+    if found.parent is not None:
+        mark_delivered(shard, found.parent)
+    shard.persist(begin)
+    live.node, live.request, live.found = tree.add(begin), None, None
+    if begin.branch:
+        shard.emit(Note("branch", {"call": begin.call, "parent": begin.parent, "reason": begin.branch, "role": begin.role}))
+    seek(shard, live)
+
+
+def not_rendered(shard: Shard, live: LiveCall, reason: str) -> None:
+    """A suffix that does not extend the recorded answer makes a branch; messages no template takes are an error."""
+    request, found = live.request, live.found
+    assert request is not None and found is not None
+    if found.parent is None:
+        _drop(shard, live, "invalid_messages", f"messages cannot be rendered: {reason}")
+        return
+    live.found = Found(parent=None, later=0, context=found.context, drifted=True)
+    live.render_key = shard.start("render", live.call, Render(request.messages, request.tools, None))
+
+
+def resume(shard: Shard, node: Node) -> LiveCall:
+    """Bookkeeping for a recorded call nobody works on."""
+    state = CallState.ended if node.is_answered else CallState.suspended
+    live = LiveCall(call=node.call, execution=node.execution, state=state, since=shard.now, node=node)
+    live.issued = live.durable = node.num_output
+    shard.live[node.call] = live
+    return live
+
+
+def _same_call(shard: Shard, request: Arrived) -> LiveCall | None:
+    for live in shard.live.values():
+        asked = live.request
+        if asked is not None and not live.conn and (live.execution, asked.request_hash) == (request.execution, request.request_hash):
+            return live
+    tree = shard.trees.get(request.execution)
+    taken = frozenset(conn.call for conn in shard.conns.values())
+    node = tree.same_request(request.request_hash, taken) if tree is not None else None
+    if node is None:
+        return None
+    shard.emit(Note("call_joined", {"call": node.call, "num_output": node.num_output, "finish": node.finish}))
+    return shard.live.get(node.call) or resume(shard, node)
+
+
+def _new_call(shard: Shard, request: Arrived) -> LiveCall:
+    tree = shard.tree(request.execution)
+    call = f"{request.execution}/{tree.next_ordinal}"
+    tree.next_ordinal += 1
+    live = LiveCall(call=call, execution=request.execution, state=CallState.rendering, since=shard.now, request=request)
+    live.found = found = tree.find(request.turns, request.tools_digest)
+    shard.live[call] = live
+    if found.parent is None:
+        action = Render(request.messages, request.tools, None)
+    else:
+        ended = found.parent.last_id() in shard.settings.stop_ids
+        action = Render(request.messages[found.later :], (), ended)
+    live.render_key = shard.start("render", call, action)
+    shard.emit(SetTimer(f"deadline/{call}", shard.settings.call_deadline_s))
+    return live
+
+
+def _take_up(shard: Shard, live: LiveCall) -> None:
+    """Somebody waits for this call (again)."""
+    if live.state is CallState.ended and not live.parse_key:
+        live.parse_key = shard.start("parse", live.call, Parse(bytes(live.recorded.output)))
+    elif live.state is CallState.suspended:
+        live.since, live.finish, live.refusals = shard.now, "", 0
+        live.recorded.finish = ""
+        shard.emit(SetTimer(f"deadline/{live.call}", shard.settings.call_deadline_s))
+        seek(shard, live)
+    say_more(shard, live)
+
+
+def _drop(shard: Shard, live: LiveCall, code: str, text: str) -> None:
+    """The request is wrong in itself: no call."""
+    del shard.live[live.call]
+    shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
+    if live.conn:
+        refuse(shard, live.conn, 400, code, text)
+
+
+def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix: bytes, budget: int) -> CallBegin:
+    tree, settings = shard.tree(live.execution), shard.settings
+    sampling = Sampling(
+        temperature=settings.temperature,
+        top_p=settings.top_p,
+        top_k=settings.top_k,
+        max_new_tokens=budget,
+        key=sampling_key(settings.run_seed, live.execution, _call_key(tree, found.parent, suffix)),
+    )
+    return CallBegin(
+        call=live.call,
+        execution=live.execution,
+        parent=found.parent.call if found.parent is not None else None,
+        suffix_ids=suffix,
+        role=request.role,
+        thread=request.thread,
+        branch="template_drift" if found.drifted else tree.branch(found, role=request.role, thread=request.thread),
+        sampling=sampling,
+        requested=request.requested,
+        request_hash=request.request_hash,
+        time=shard.unix(),
+        tool_owner=tuple(turn.answers for turn in request.turns[found.later :] if turn.answers),
+        context=found.context,
+    )
+
+
+def sampling_key(run_seed: int, execution: str, call_key: str) -> str:
+    """128-bit key of the counter-based sampling, hex (DESIGN §5)."""
+    return hashlib.blake2b(f"{run_seed}\n{execution}\n{call_key}".encode(), digest_size=16).hexdigest()
+
+
+def _call_key(tree: RecordedTree, parent: Node | None, suffix: bytes) -> str:
+    """Digest of the prompt ids and the ordinal among equal prompts."""
+    hasher: Any = tree.hash_prompt(parent, suffix)
+    return f"{hasher.hexdigest()}.{tree.equal_prompts(hasher)}"

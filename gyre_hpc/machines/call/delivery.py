@@ -1,0 +1,119 @@
+"""What clients get: keep-alives, pieces of durable text, the whole answer or a refusal.
+
+Invariants: text leaves only when the progress record with its tokens is durable, the answer only when CallEnd is; a call is
+recorded as delivered once its whole answer was written to a client, or a later call builds on it.
+"""
+
+from dataclasses import replace
+
+from gyre_hpc.chat.base import Answer
+from gyre_hpc.machines.base import CancelTimer, SetTimer, Start
+from gyre_hpc.machines.call.actions import KeepAlive, Parse, Refuse, Reply, Say
+from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
+from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.protocol.journal import Delivered
+
+_MARK_CHARS = 32
+"""An unfinished mark of a template (`<tool_ca`) is at most this long; a piece of text that may be one is held back."""
+
+
+def connect(shard: Shard, live: LiveCall, conn: str, stream: bool) -> None:
+    """This connection waits for this call's answer from now on."""
+    shard.conns[conn] = Conn(live.execution, live.call, stream)
+    live.conn, live.said = conn, ""
+    shard.emit(CancelTimer(f"abandon/{live.call}"))
+    if stream:
+        shard.emit(SetTimer(f"alive/{conn}", shard.settings.keepalive_s))
+
+
+def keep_alive(shard: Shard, conn: str) -> None:
+    """Nothing was said for a while."""
+    known = shard.conns.get(conn)
+    if known is not None and not known.is_closing:
+        shard.start("alive", conn, KeepAlive(conn, known.call))
+        shard.emit(SetTimer(f"alive/{conn}", shard.settings.keepalive_s))
+
+
+def say_more(shard: Shard, live: LiveCall) -> None:
+    """There may be durable text a streaming client has not got: parse it, one parse at a time."""
+    conn = shard.conns.get(live.conn)
+    if conn is None or not conn.stream or live.delta_key or not live.durable or live.state not in _TALKING:
+        return
+    live.delta_key = shard.start("delta", live.call, Parse(bytes(live.recorded.output[: 4 * live.durable])))
+
+
+def said(shard: Shard, live: LiveCall, answer: Answer) -> None:
+    """Durable text is parsed: say what is certain and new."""
+    live.delta_key = ""
+    text = certain_text(answer)
+    if live.conn and live.state in _TALKING and len(text) > len(live.said) and text.startswith(live.said):
+        shard.start("say", live.conn, Say(live.conn, live.call, text[len(live.said) :]))
+        shard.emit(SetTimer(f"alive/{live.conn}", shard.settings.keepalive_s))
+        live.said = text
+
+
+def certain_text(answer: Answer) -> str:
+    """Text of an unfinished answer that later tokens cannot take back."""
+    if answer.malformed:
+        return ""
+    text = answer.content.rstrip("\ufffd")
+    mark = text.rfind("<", max(0, len(text) - _MARK_CHARS))
+    return text if mark < 0 or answer.tool_calls else text[:mark]
+
+
+def final_text(live: LiveCall, content: str) -> str:
+    """Text of the answer as the client will have it: what was said cannot be taken back."""
+    return content if content.startswith(live.said) else live.said
+
+
+def reply(shard: Shard, live: LiveCall) -> None:
+    """Send the answer to whoever waits for it; the call itself is over."""
+    assert live.answer is not None
+    node, conn = live.recorded, live.conn
+    shard.live.pop(live.call, None)
+    shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
+    if not conn:
+        return
+    rest = final_text(live, live.answer.content)[len(live.said) :]
+    action = Reply(
+        conn=conn,
+        call=live.call,
+        answer=replace(live.answer, content=rest),
+        finish=node.finish,
+        prompt_tokens=node.num_prompt,
+        completion_tokens=node.num_output,
+    )
+    live.conn = ""
+    _last_words(shard, conn, Start(f"reply/{conn}", action))
+
+
+def refuse(shard: Shard, conn: str, status: int, code: str, text: str) -> None:
+    """End a connection with an error."""
+    _last_words(shard, conn, Start(f"refuse/{conn}", Refuse(conn, status, code, text)))
+
+
+def replied(shard: Shard, conn: str) -> None:
+    """The whole answer was written."""
+    known = shard.conns.pop(conn, None)
+    tree = shard.trees.get(known.execution) if known is not None else None
+    if known is not None and tree is not None:
+        mark_delivered(shard, tree.nodes[known.call])
+
+
+def mark_delivered(shard: Shard, node: Node) -> None:
+    if not node.delivered:
+        node.delivered = True
+        shard.persist(Delivered(node.call, shard.unix()))
+
+
+def _last_words(shard: Shard, conn: str, start: Start) -> None:
+    known = shard.conns.get(conn)
+    if known is not None:
+        if known.is_closing:
+            return
+        known.is_closing = True
+    shard.emit(CancelTimer(f"alive/{conn}"), start)
+
+
+_TALKING = (CallState.waiting, CallState.sampling)

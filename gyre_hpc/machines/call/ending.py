@@ -1,0 +1,144 @@
+"""How calls and executions end. Every end is a CallEnd record; an answer leaves after it is durable."""
+
+from dataclasses import replace
+
+from gyre_hpc.chat.base import Answer
+from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
+from gyre_hpc.machines.call.actions import Parse
+from gyre_hpc.machines.call.delivery import final_text, refuse, reply
+from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.progress import flush, release_cell
+from gyre_hpc.machines.call.recorded import ANSWERED
+from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.machines.call.turns import text_digest
+from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd
+
+
+def close(shard: Shard, live: LiveCall, finish: str) -> None:
+    """All tokens are there: parse the answer."""
+    shard.waiting.pop(live.call, None)
+    live.state, live.finish = CallState.closing, finish
+    flush(shard, live)
+    live.parse_key = shard.start("parse", live.call, Parse(bytes(live.recorded.output)))
+
+
+def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
+    """Mint ids for its tool calls; record the end, or deliver again what ended before."""
+    live.parse_key = ""
+    live.answer = with_ids(live, answer)
+    if live.state is CallState.closing:
+        _record_end(shard, live, live.answer)
+    elif live.state is CallState.ended:
+        reply(shard, live)
+
+
+def with_ids(live: LiveCall, answer: Answer) -> Answer:
+    """Tool-call ids that find this call again: harnesses send them back verbatim."""
+    stem = f"call_{live.execution}_{live.recorded.ordinal}"
+    return replace(answer, tool_calls=tuple(replace(call, id=f"{stem}_{place}") for place, call in enumerate(answer.tool_calls)))
+
+
+def recorded_end(shard: Shard, end: CallEnd) -> None:
+    """A CallEnd is durable."""
+    live = shard.live.get(end.call)
+    if live is None:
+        return
+    if end.finish in ANSWERED and live.state is CallState.closing:
+        live.state = CallState.ended
+        reply(shard, live)
+    elif live.state is CallState.suspended and (end.finish, end.num_output) == (live.finish, live.recorded.num_output):
+        del shard.live[end.call]
+
+
+def give_up(shard: Shard, live: LiveCall, finish: str) -> None:
+    """Stop work on an unfinished call; what was sampled stays, and the same request goes on from it."""
+    shard.waiting.pop(live.call, None)
+    shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
+    if live.state is CallState.rendering:
+        del shard.live[live.call]
+        return
+    release_cell(shard, live, stop=True)
+    flush(shard, live)
+    live.state = CallState.suspended
+    node = live.recorded
+    node.finish = live.finish = finish
+    _persist_end(shard, live, malformed=0)
+
+
+def abandon(shard: Shard, live: LiveCall) -> None:
+    """Its client left and did not come back in time."""
+    if live.conn or live.state in (CallState.closing, CallState.ended):
+        return
+    give_up(shard, live, "abandoned")
+
+
+def miss_deadline(shard: Shard, live: LiveCall) -> None:
+    """The call's longest life is over."""
+    if live.state in (CallState.closing, CallState.ended):
+        # All tokens are there; only the disk is missing, and its owner says so in every report.
+        shard.emit(SetTimer(f"deadline/{live.call}", shard.settings.call_deadline_s))
+        return
+    fail(shard, live, why_waiting(shard, live))
+
+
+def fail(shard: Shard, live: LiveCall, reason: str) -> None:
+    """End it without an answer."""
+    conn, live.conn = live.conn, ""
+    shard.emit(Note("call_failed", {"call": live.call, "reason": reason}))
+    give_up(shard, live, "failed")
+    if conn:
+        refuse(shard, conn, 503, "call_failed", f"the call got no answer: {reason}")
+
+
+def why_waiting(shard: Shard, live: LiveCall) -> str:
+    """Reason a person can act on."""
+    if live.state is CallState.sampling and live.row is not None:
+        return f"{live.row.cell} has not finished it"
+    if shard.journal.full:
+        return f"the journal cannot be written: {shard.journal.full}"
+    if not shard.routing.table.rows:
+        return "no cell takes calls"
+    return "no cell of the routing table fits it (purpose, version, or barred after a failure)"
+
+
+def end_execution(shard: Shard, execution: str) -> None:
+    """The batch machine says it is over: cancel its calls, forget its tokens."""
+    shard.ended.add(execution)
+    for live in [live for live in shard.live.values() if live.execution == execution]:
+        live.conn = ""
+        if live.state is CallState.ended or live.answer is not None:
+            shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
+        else:
+            give_up(shard, live, "abandoned")
+        shard.live.pop(live.call, None)
+    for conn in [conn for conn, known in shard.conns.items() if known.execution == execution]:
+        refuse(shard, conn, 404, "execution_ended", f"execution {execution} has ended")
+    if shard.trees.pop(execution, None) is not None:
+        shard.persist(ExecutionEnd(execution, shard.unix()))
+
+
+def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
+    node = live.recorded
+    node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
+    node.text = text_digest(final_text(live, answer.content))
+    node.tool_calls = tuple(call.id for call in answer.tool_calls)
+    _persist_end(shard, live, malformed=len(answer.malformed))
+
+
+def _persist_end(shard: Shard, live: LiveCall, *, malformed: int) -> None:
+    node = live.recorded
+    end = CallEnd(
+        call=live.call,
+        finish=node.finish,
+        num_output=node.num_output,
+        malformed=malformed,
+        tool_calls=node.tool_calls,
+        digest=node.running_digest(),
+        cells=tuple(node.cells),
+        num_reprefilled=node.num_reprefilled,
+        time=shard.unix(),
+        text=node.text,
+    )
+    shard.persist(end)
+    facts = {"call": live.call, "finish": end.finish, "num_output": end.num_output, "cells": end.cells, "wall_s": shard.now - live.since}
+    shard.emit(Note("call_ended", facts))

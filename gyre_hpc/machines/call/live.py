@@ -1,0 +1,92 @@
+"""A call while somebody waits for it, or work for it goes on. Its recorded side is a Node.
+
+    rendering ─▶ waiting ⇄ sampling ─▶ closing ─▶ ended
+                    ▲         │
+                    └ suspended ◀┘   (abort, refusal or loss of a cell: from sampling back to waiting)
+
+suspended: given up, or begun before a restart of the gateway; the same request takes it up again.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from gyre_hpc.chat.base import Answer
+from gyre_hpc.machines.call.actions import Arrived
+from gyre_hpc.machines.call.recorded import Found, Node
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import VersionSpan
+from gyre_hpc.protocol.to_gateway import Row
+
+
+class CallState(enum.Enum):
+    """Lifecycle, drawn above."""
+
+    rendering = "rendering"
+    waiting = "waiting"
+    sampling = "sampling"
+    closing = "closing"
+    ended = "ended"
+    suspended = "suspended"
+
+
+@dataclass(slots=True)
+class Piece:
+    """Tokens received and not yet handed to the journal."""
+
+    logprobs: bytearray = field(default_factory=bytearray)
+    spans: list[VersionSpan] = field(default_factory=list)
+    oldest_kv: Version | None = None
+
+
+@dataclass(slots=True, eq=False)
+class LiveCall:
+    """Bookkeeping of one call. Keys name the action whose result is awaited; other results are late and ignored."""
+
+    call: str
+    execution: str
+    state: CallState
+    since: float
+    """When this try of it began (deadline)."""
+    node: Node | None = None
+    """None while rendering."""
+    request: Arrived | None = None
+    """Until it is rendered."""
+    found: Found | None = None
+    conn: str = ""
+    """Connection that waits for the answer; empty when there is none."""
+    row: Row | None = None
+    """Cell of the attempt that runs."""
+    attempt_key: str = ""
+    has_tokens: bool = False
+    """The attempt that runs has given some."""
+    refusals: int = 0
+    piece: Piece = field(default_factory=Piece)
+    issued: int = 0
+    """Output tokens handed to the journal."""
+    durable: int = 0
+    """Output tokens the journal has for certain."""
+    finish: str = ""
+    render_key: str = ""
+    parse_key: str = ""
+    delta_key: str = ""
+    answer: Answer | None = None
+    """Parsed, with minted ids."""
+    said: str = ""
+    """Text a streaming client was given on the present connection."""
+
+    @property
+    def recorded(self) -> Node:
+        """Its node; only before it is rendered there is none."""
+        assert self.node is not None, f"{self.call} has no node yet"
+        return self.node
+
+
+@dataclass(slots=True, eq=False)
+class Conn:
+    """An open connection of a client and the call it waits for."""
+
+    execution: str
+    call: str
+    stream: bool
+    is_closing: bool = False
+    """Its last words are being written."""

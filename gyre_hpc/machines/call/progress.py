@@ -1,0 +1,84 @@
+"""Tokens as they come: every one is appended once, at its position, and goes to the journal within an interval."""
+
+from gyre_hpc.machines.base import CancelTimer, SetTimer, Stop
+from gyre_hpc.machines.call.actions import Tokens
+from gyre_hpc.machines.call.live import LiveCall, Piece
+from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.protocol.journal import CallProgress, VersionSpan
+
+
+def receive(shard: Shard, live: LiveCall, tokens: Tokens) -> bool:
+    """Append what is new in `tokens`; False when tokens before it are missing."""
+    node = live.recorded
+    known, count = node.num_output, len(tokens.ids) // 4
+    if tokens.start > known:
+        return False
+    end = min(tokens.start + count, node.sampling.max_new_tokens)
+    if tokens.start < known:
+        shard.count(live.execution, "resampled", min(known, tokens.start + count) - tokens.start)
+    if end <= known:
+        return True
+    if live.piece.oldest_kv not in (None, tokens.oldest_kv):
+        flush(shard, live)
+    if live.issued == known:
+        shard.emit(SetTimer(f"progress/{live.call}", shard.settings.progress_s))
+    _append(live, tokens, known, end)
+    shard.count(live.execution, "sampled", end - known)
+    if end - live.issued >= shard.settings.progress_tokens:
+        flush(shard, live)
+    return True
+
+
+def flush(shard: Shard, live: LiveCall) -> None:
+    """Hand every token that is not yet in the journal to it."""
+    node, piece, start = live.recorded, live.piece, live.issued
+    if node.num_output == start:
+        return
+    assert piece.oldest_kv is not None, "tokens without their oldest KV version"
+    shard.persist(
+        CallProgress(
+            call=live.call,
+            start=start,
+            output_ids=bytes(node.output[4 * start :]),
+            logprobs=bytes(piece.logprobs),
+            spans=tuple(piece.spans),
+            oldest_kv=piece.oldest_kv,
+            cell=node.home,
+            time=shard.unix(),
+        )
+    )
+    live.issued, live.piece = node.num_output, Piece()
+    shard.emit(CancelTimer(f"progress/{live.call}"))
+
+
+def release_cell(shard: Shard, live: LiveCall, *, stop: bool) -> None:
+    """The attempt is over (or with `stop`, is to be): what it gave goes to the journal, its cell's load is given back."""
+    if live.row is None:
+        return
+    if stop:
+        shard.emit(Stop(live.attempt_key))
+    shard.routing.loads[live.row.cell] -= 1
+    shard.emit(CancelTimer(f"gone/{live.call}"))
+    live.row, live.attempt_key, live.has_tokens = None, "", False
+    flush(shard, live)
+
+
+def _append(live: LiveCall, tokens: Tokens, begin: int, end: int) -> None:
+    node, piece = live.recorded, live.piece
+    cut = slice(4 * (begin - tokens.start), 4 * (end - tokens.start))
+    node.output += tokens.ids[cut]
+    piece.logprobs += tokens.logprobs[cut]
+    piece.oldest_kv = tokens.oldest_kv
+    for span in tokens.spans:
+        _extend(piece.spans, VersionSpan(span.version, max(span.start, begin), min(span.end, end)))
+    newest = max(span.version for span in tokens.spans)
+    node.newest = newest if node.newest is None else max(node.newest, newest)
+
+
+def _extend(spans: list[VersionSpan], span: VersionSpan) -> None:
+    if span.start >= span.end:
+        return
+    if spans and spans[-1].version == span.version and spans[-1].end == span.start:
+        spans[-1] = VersionSpan(span.version, spans[-1].start, span.end)
+    else:
+        spans.append(span)

@@ -1,0 +1,212 @@
+"""The tree of recorded tokens of one execution: the truth about contexts. Messages only find a node in it.
+
+A request is walked from its first message on with a running digest. Where an assistant turn is the recorded answer of a
+call that was asked in exactly this context, the digest goes on from that call's identity, not from the text that was sent
+back: so harnesses may re-serialise arguments, and recorded ids stay the context. The last answer recognised is the parent.
+
+Invariants:
+  - a node is found only under the digest of everything before it, never by its text alone;
+  - ids of a context = suffixes and outputs along parents, never rendered twice.
+"""
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gyre_hpc.machines.call.turns import SIZE, Turn, digest
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling
+
+ANSWERED = frozenset({"stop", "length", "tool_calls"})
+
+
+@dataclass(slots=True, eq=False)
+class Node:
+    """One call as recorded."""
+
+    call: str
+    execution: str
+    parent: "Node | None"
+    suffix: bytes
+    role: str
+    thread: str
+    request_hash: str
+    context: str
+    sampling: Sampling
+    output: bytearray = field(default_factory=bytearray)
+    """Packed ids received so far; a prefix of them is journaled."""
+    cells: list[str] = field(default_factory=list)
+    """Cells that gave it tokens, in order; its KV is at the last one."""
+    newest: Version | None = None
+    """Newest version that sampled a token of it."""
+    num_reprefilled: int = 0
+    finish: str = ""
+    text: str = ""
+    tool_calls: tuple[str, ...] = ()
+    delivered: bool = False
+    num_children: int = 0
+    hasher: Any = None
+    """blake2b over the packed prompt ids."""
+
+    @property
+    def ordinal(self) -> int:
+        return int(self.call.rpartition("/")[2])
+
+    @property
+    def num_output(self) -> int:
+        return len(self.output) // 4
+
+    @property
+    def home(self) -> str:
+        """Cell that has its context: its own last one, else its parent's."""
+        if self.cells:
+            return self.cells[-1]
+        return self.parent.home if self.parent is not None else ""
+
+    @property
+    def is_answered(self) -> bool:
+        return self.finish in ANSWERED
+
+    @property
+    def state(self) -> bytes:
+        """Running digest after this call's answer."""
+        return digest(b"call", self.call.encode())
+
+    def prompt(self) -> list[bytes]:
+        """Packed prompt ids in pieces, oldest first."""
+        pieces, node = [self.suffix], self.parent
+        while node is not None:
+            pieces += [bytes(node.output), node.suffix]
+            node = node.parent
+        return pieces[::-1]
+
+    @property
+    def num_prompt(self) -> int:
+        """Tokens of its prompt."""
+        return sum(map(len, self.prompt())) // 4
+
+    def last_id(self) -> int | None:
+        """Newest output id."""
+        return int.from_bytes(self.output[-4:], "little", signed=True) if self.output else None
+
+    def running_digest(self) -> str:
+        """Hex digest over prompt and output ids."""
+        hasher = self.hasher.copy()
+        hasher.update(self.output)
+        return str(hasher.hexdigest())
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Found:
+    """Where a request belongs."""
+
+    parent: Node | None
+    later: int
+    """Index of the first message after the parent's answer; 0 without a parent."""
+    context: str
+    """Hex digest of the request's whole context."""
+    drifted: bool = False
+    """There was a parent, but the template does not extend its answer."""
+
+
+class RecordedTree:
+    """All calls of one execution."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.next_ordinal = 0
+        self._by_context: defaultdict[str, list[Node]] = defaultdict(list)
+        self._by_request: defaultdict[str, list[Node]] = defaultdict(list)
+        self._prompts: Counter[bytes] = Counter()
+        self._newest: dict[str, Node] = {}
+
+    def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
+        """O(number of messages)."""
+        state, parent, later = digest(b"tools", tools_digest), None, 0
+        for place, turn in enumerate(turns):
+            node = self._answer_in(state, turn) if turn.role == "assistant" else None
+            if node is None:
+                state = digest(state, turn.digest)
+            else:
+                state, parent, later = node.state, node, place + 1
+        return Found(parent=parent, later=later, context=state.hex())
+
+    def same_request(self, request_hash: str, taken: frozenset[str]) -> Node | None:
+        """The call an identical request belongs to: the oldest one that nobody waits for (not in `taken`) and nothing builds on."""
+        for node in self._by_request.get(request_hash, ()):
+            if node.call not in taken and not node.num_children:
+                return node
+        return None
+
+    def branch(self, found: Found, *, role: str, thread: str) -> str:
+        """Why a request does not extend the newest call of its thread; empty when it does (CallBegin.branch)."""
+        newest = self._newest.get(thread)
+        if found.parent is not None and found.parent is newest:
+            return ""
+        if newest is None:
+            return "sub_agent" if role == "sub_agent" else "root"
+        if newest.context == found.context:
+            return "retry"
+        if role in ("compaction", "sub_agent"):
+            return role
+        return "compaction" if newest.role == "compaction" else "edited_history"
+
+    def hash_prompt(self, parent: Node | None, suffix: bytes) -> Any:
+        """blake2b over parent's full ids and the suffix."""
+        if parent is None:
+            hasher = hashlib.blake2b(digest_size=SIZE)
+        else:
+            hasher = parent.hasher.copy()
+            hasher.update(parent.output)
+        hasher.update(suffix)
+        return hasher
+
+    def equal_prompts(self, hasher: Any) -> int:
+        """How many calls so far had the very same prompt ids."""
+        return self._prompts[hasher.digest()]
+
+    def add(self, begin: CallBegin) -> Node:
+        """A begun call becomes a node. Raises KeyError if its parent is unknown."""
+        parent = self.nodes[begin.parent] if begin.parent is not None else None
+        node = Node(
+            call=begin.call,
+            execution=begin.execution,
+            parent=parent,
+            suffix=begin.suffix_ids,
+            role=begin.role,
+            thread=begin.thread,
+            request_hash=begin.request_hash,
+            context=begin.context,
+            sampling=begin.sampling,
+            hasher=self.hash_prompt(parent, begin.suffix_ids),
+        )
+        if parent is not None:
+            parent.num_children += 1
+        self.nodes[node.call] = node
+        self.next_ordinal = max(self.next_ordinal, node.ordinal + 1)
+        self._by_context[node.context].append(node)
+        self._by_request[node.request_hash].append(node)
+        self._prompts[node.hasher.digest()] += 1
+        self._newest[node.thread] = node
+        return node
+
+    def end(self, end: CallEnd) -> Node:
+        """The call ended (again, when it had been taken up once more)."""
+        node = self.nodes[end.call]
+        node.finish, node.text, node.tool_calls = end.finish, end.text, end.tool_calls
+        return node
+
+    def _answer_in(self, state: bytes, turn: Turn) -> Node | None:
+        """The recorded call whose answer `turn` is; equal ones go to the one least built upon."""
+        matches = [node for node in self._by_context.get(state.hex(), ()) if _is_answer(node, turn)]
+        return min(matches, key=lambda node: (not node.delivered, node.num_children), default=None)
+
+
+def _is_answer(node: Node, turn: Turn) -> bool:
+    if not node.is_answered:
+        return False
+    if node.tool_calls or turn.calls:
+        return node.tool_calls == turn.calls
+    return node.text == turn.text

@@ -1,0 +1,54 @@
+"""What the gateway machine is told once."""
+
+from dataclasses import dataclass
+
+from gyre_hpc.config.schema import Config
+from gyre_hpc.protocol.supervision import Register
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GatewaySettings:
+    """Numbers and names one shard works with; seconds unless the name says otherwise."""
+
+    register: Register
+    """Its name is the shard's."""
+    clock_offset_s: float
+    """Unix time minus monotonic time at start; records carry unix time."""
+    stop_ids: tuple[int, ...]
+    run_seed: int = 0
+    max_context: int = 512
+    max_output_tokens: int = 64
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    progress_tokens: int = 64
+    progress_s: float = 1.0
+    gone_s: float = 5.0
+    """An attempt whose cell left the table has this long to end itself."""
+    abandon_s: float = 30.0
+    keepalive_s: float = 15.0
+    max_calls: int = 64
+    call_deadline_s: float = 600.0
+
+    @classmethod
+    def of(cls, config: Config, *, register: Register, clock_offset_s: float, stop_ids: tuple[int, ...]) -> "GatewaySettings":
+        """From the run's configuration."""
+        gateway, algo = config.gateway, config.algo
+        return cls(
+            register=register,
+            clock_offset_s=clock_offset_s,
+            stop_ids=stop_ids,
+            run_seed=config.seed,
+            max_context=config.model.max_context,
+            max_output_tokens=config.harness.max_output_tokens,
+            temperature=algo.temperature,
+            top_p=algo.top_p,
+            top_k=algo.top_k,
+            progress_tokens=gateway.progress_tokens,
+            progress_s=gateway.progress_s,
+            gone_s=gateway.table_lease_s,
+            abandon_s=gateway.abandon_s,
+            keepalive_s=gateway.keepalive_s,
+            max_calls=gateway.max_calls,
+            call_deadline_s=gateway.call_deadline_s,
+        )

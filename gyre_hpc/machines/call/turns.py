@@ -1,0 +1,53 @@
+"""Digests of messages: what the recorded tree compares instead of texts. O(bytes) once per request, computed by the shell."""
+
+import hashlib
+from collections.abc import Sequence
+
+import msgspec
+
+from gyre_hpc.chat.base import Message
+
+SIZE = 16
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One message, digested."""
+
+    role: str
+    digest: bytes
+    """Over role, content, tool calls (ids included) and the id it answers."""
+    text: str = ""
+    """assistant: hex digest of its exact content."""
+    calls: tuple[str, ...] = ()
+    """assistant: ids of its tool calls."""
+    answers: str = ""
+    """tool: id of the call it answers."""
+
+
+def digest(*pieces: bytes) -> bytes:
+    """Short digest of a tuple of byte strings; no two different tuples run into each other."""
+    hasher = hashlib.blake2b(digest_size=SIZE)
+    for piece in pieces:
+        hasher.update(len(piece).to_bytes(8, "little"))
+        hasher.update(piece)
+    return hasher.digest()
+
+
+def text_digest(text: str) -> str:
+    """Hex digest of an answer's text; lone surrogates (JSON allows them) count as themselves."""
+    return digest(text.encode("utf-8", "surrogatepass")).hex()
+
+
+def digest_turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
+    """One Turn per message."""
+    return tuple(_turn(message) for message in messages)
+
+
+def _turn(message: Message) -> Turn:
+    pieces = [message.role, message.content, message.tool_call_id]
+    for call in message.tool_calls:
+        pieces += [call.id, call.name, call.arguments]
+    whole = digest(*(piece.encode("utf-8", "surrogatepass") for piece in pieces))
+    if message.role != "assistant":
+        return Turn(message.role, whole, answers=message.tool_call_id)
+    return Turn(message.role, whole, text=text_digest(message.content), calls=tuple(call.id for call in message.tool_calls))
