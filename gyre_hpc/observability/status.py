@@ -1,7 +1,12 @@
-"""status.json: what the run is doing now. Written by the controller alone, by rename, so that a reader never sees half of it."""
+"""status.json: what the run is doing now. Written by the controller alone, by rename, so that a reader never sees half of it.
+
+Most of it is the batch machine's own view (machines/batch/status.py); `keeper.py` adds what needs a clock.
+"""
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -12,34 +17,70 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     """`rollout` or `train`, as ordered."""
-    state: str
-    """CellState by name, or `set_aside`."""
+    activity: str = "starting:"
+    """`<state>:<idle reason>`; the reason is empty while it works."""
+    term: int = 0
     version: str = ""
     """`<lineage>.<step>` it serves or trains from."""
-    is_core: bool = False
-    reason: str = ""
-    """Why it does nothing at the moment; empty while it works."""
+    core: bool = False
     live: int = 0
     """Calls running on it."""
+    tokens: dict[str, int] = {}
+    """Counters of its engine since its start: sampled, prefilled, cached, reprefilled."""
+    cpu_s: float = 0.0
+    lost: str = ""
+    aside: str = ""
+    """Why it is kept out of the run."""
+
+    @property
+    def state(self) -> str:
+        return self.activity.partition(":")[0]
+
+    @property
+    def reason(self) -> str:
+        """Why it does nothing; empty while it works."""
+        return self.activity.partition(":")[2]
 
 
 class WaterlevelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The scheduler's view (DESIGN §8)."""
+    """The scheduler's view (DESIGN §8) and its newest decision."""
 
     live: int = 0
     marginal: float = 0.0
     ready: float = 0.0
     cells_needed: int = 0
-    theta: float = 0.0
+    want: int = 0
+    """Cells that should train now."""
+    reason: str = ""
+
+
+class GatewayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One gateway shard."""
+
+    live: int = 0
+    waiting: int = 0
+    """Calls that have no cell at the moment."""
+    tokens: dict[str, int] = {}
+    """lost, resampled, unreceived, sampled, reprefilled."""
+    cpu_s: float = 0.0
+
+
+class RunnerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One runner."""
+
+    running: int = 0
+    queued: int = 0
+    cpu_s: float = 0.0
+    harness_cpu_s: float = 0.0
 
 
 class WaitStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that waits: who must end it, why, and until when."""
+    """Something that waits: who must end it, why, and how long it may still take."""
 
     owner: str
     reason: str
-    deadline: float
-    """Unix seconds."""
+    left_s: float
+    """Seconds from the status' time to the deadline."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,27 +91,38 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str = ""
     attempt: int = 0
     phase: str = "starting"
-    """starting, warm_start, evaluating_before, training, evaluating_after, finished or failed."""
     update: int = 0
     """Optimizer steps made."""
     updates_total: int = 0
     version: str = ""
     pass_rate: float | None = None
     """Moving average over training executions; None before the first one ended."""
-    waterlevel: WaterlevelStatus = WaterlevelStatus()
+    pass_rates: dict[str, float] = {}
+    """Evaluations: updates made -> pass rate on held-out tasks."""
+    waterlevel: WaterlevelStatus | None = None
     cells: tuple[CellStatus, ...] = ()
-    executions: dict[str, int] = {}
-    """By state: queued, running, scored, partial, unscored, infra_error."""
+    executions: dict[str, Any] = {}
+    """live, begun by purpose, and ended ones by state."""
+    batch: dict[str, Any] = {}
+    """groups, of, full, reason, waiting, micro_batches."""
+    gateways: dict[str, GatewayStatus] = {}
+    runners: dict[str, RunnerStatus] = {}
+    totals: dict[str, float] = {}
+    """Counters of the batch machine since the run began."""
+    trial: dict[str, int] = {}
+    """Warm start or evaluation under way: done, total."""
+    fit_progress: float = 0.0
+    """Warm start: share of the fit that is done."""
     tokens_per_s: float = 0.0
     """Sampled tokens of all cells, lately."""
-    progress: float = 0.0
-    """Share of the present phase that is done, 0..1."""
     eta_s: float | None = None
-    """Seconds to the end of the run, None while unknown."""
+    """Seconds to the end of the run; None while unknown."""
     waits: tuple[WaitStatus, ...] = ()
-    alarms: tuple[str, ...] = ()
-    message: str = ""
-    """One line for people: what happens now, or why it stopped."""
+
+
+def make_status(plain: Mapping[str, Any]) -> Status:
+    """Status out of plain values. Raises msgspec.ValidationError naming the field that is wrong."""
+    return msgspec.convert(dict(plain), Status)
 
 
 def write_status(path: Path, status: Status) -> None:

@@ -1,0 +1,63 @@
+"""Every kind of event and its fields: what readers may count on. docs/formats.md shows the same table (a test holds them equal).
+
+Machines note facts under these names; a kind that is not here is shown by nobody. Optional fields end with `?`.
+"""
+
+KINDS: dict[str, tuple[str, str]] = {
+    # kind: (fields, meaning)
+    "run_started": ("experiment seed updates cells scheduler", "launch made the run folder"),
+    "attempt_started": ("attempt records", "the controller of an attempt is up; it read so many records of earlier ones"),
+    "controller_restarted": ("attempt update", "a new controller took over within the attempt"),
+    "phase": ("phase update", "starting, warm_collect, warm_fit, eval_before, training, eval_after, done"),
+    "cell_state": ("cell state reason term", "what a cell does changed; reason is empty while it works"),
+    "order": ("cell term role version? seq?", "a role order went out"),
+    "lend": ("cell reason forced", "a cell leaves rollout for training"),
+    "recall": ("cell reason", "a cell leaves training for rollout"),
+    "switch": ("cell term direction steps", "a role change ended; seconds by step"),
+    "decision": ("want reason forced live marginal ready cells_needed theta update", "the scheduler's target changed, with the waterlevel"),
+    "group_begun": ("group update", "the executions of one task may begin"),
+    "execution_began": ("execution purpose", "assigned to a runner"),
+    "execution_restarted": ("execution instead_of", "failed through no fault of the agent; runs again under a new id"),
+    "first_call": ("execution version", "its first model call was admitted to a cell that serves version"),
+    "call_ended": ("call finish num_output cells wall_s", "a model call reached its end in the journal"),
+    "call_failed": ("call reason", "a model call got no answer within its deadline"),
+    "execution_ended": ("execution state score passed reason wall_s purpose", "scored, partial, unscored or infra_error"),
+    "group_complete": ("group first_step update", "all executions of a group ended"),
+    "group_ready": (
+        "group update micro_batches tokens executions branching trained_tokens staleness trajectories mean_score passed size batch_groups",
+        "its micro-batches can be leased",
+    ),
+    "micro_batch_leased": ("id cell update tokens", "a training cell may accumulate it"),
+    "micro_batch_accumulated": (
+        "id cell update seconds targets gap on_policy clipped loss satellite live batch_full",
+        "its gradient is in the sum of a cell; live = training executions still running",
+    ),
+    "hand_in": ("cell fence micro_batches", "a recalled satellite left its sum with the core"),
+    "voided": ("cell micro_batches reason", "what a cell held for this batch returned to ready"),
+    "commit_started": ("update generation members", "sums are being reduced into the core's scratch"),
+    "commit_failed": ("update generation reason", "the scratch was dropped; a new generation follows"),
+    "applied": (
+        "update version executions micro_batches by_satellites joined_mid_batch grad_norm?",
+        "the optimizer step is made and durable",
+    ),
+    "version_published": ("version update", "cells go over to it"),
+    "cell_lost": ("cell reason voided", "a cell died or fell silent"),
+    "cell_restarted": ("cell reason", "its next start was ordered"),
+    "process_started": ("process incarnation", "a child of the supervisor was started"),
+    "process_registered": ("process incarnation pid", "it can be reached"),
+    "process_ended": ("process incarnation code reason cpu_s?", "a child of the supervisor is gone"),
+    "process_set_aside": ("process reason", "kept stopped for the rest of the run"),
+    "cpu": ("cpu_s children_s", "CPU seconds of the noting process so far, and of its ended children"),
+    "warm_start": ("cached? executions? tokens? micro_batches?", "version 0 is loaded from the cache, or about to be fitted"),
+    "blind": ("passed total pass_rate", "a scripted agent that never reads a file, on held-out tasks"),
+    "evaluation": ("slot version passed total pass_rate", "held-out tasks on a frozen version; slot = updates made"),
+    "checkpoint": ("version loaded? saved? as?", "a checkpoint was loaded or saved"),
+    "alarm": ("what reason?", "somebody should look"),
+    "run_finishing": ("exit_code reason", "the supervisor stops everything"),
+    "run_finished": ("exit_code reason update", "the run is over"),
+}
+
+
+def required(kind: str) -> set[str]:
+    """Fields that every event of `kind` has. Raises KeyError for an unknown kind."""
+    return {name for name in KINDS[kind][0].split() if not name.endswith("?")}
