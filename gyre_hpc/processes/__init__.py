@@ -1,1 +1,1 @@
-"""One file per process main: `python -m gyre_hpc.processes.X`. Mains assemble; they decide nothing."""
+"""One file per process main: `python -m gyre_hpc.processes.NAME`. Parse, build, run; no decisions."""

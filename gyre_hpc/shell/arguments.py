@@ -1,11 +1,13 @@
 """What the supervisor tells every process it starts, and what the process reads with it."""
 
 import argparse
+import os
 from dataclasses import dataclass
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
+from gyre_hpc.protocol.supervision import Register
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,6 +26,10 @@ class Birth:
     def addresses(self) -> dict[str, str]:
         """What is known before the first directory arrives."""
         return {"supervisor-0": self.supervisor_url}
+
+    def register(self, url: str) -> Register:
+        """What this process tells the supervisor once it listens at `url`."""
+        return Register(self.name, self.incarnation, url, os.getpid())
 
 
 def arguments(*, name: str, run: str, attempt: int, incarnation: int, supervisor_url: str) -> list[str]:

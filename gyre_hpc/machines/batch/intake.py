@@ -9,6 +9,9 @@ from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.protocol.supervision import Directory, RestartCell, SetAside
 from gyre_hpc.protocol.to_batch import CallEnded, CellReport, CellState, Ended, FirstCall, GatewayReport, RunnerReport, ScoreState
 
+_PASS_WINDOW = 96
+"""Executions over which the shown training pass rate averages."""
+
 
 def take_directory(state: State, now: float, directory: Directory) -> list[Effect]:
     """New addresses; cells whose process ended are lost."""
@@ -221,6 +224,9 @@ def end_execution(state: State, now: float, ended: Ended) -> list[Effect]:
             *effects,
             *persist(state, ExecutionRestarted(ended.execution, new), lambda state, now: restart_execution(state, ended.execution)),
         ]
+    if id.purpose == "train" and ended.score is not None:
+        old = state.train_pass_rate
+        state.train_pass_rate = float(ended.passed) if old is None else old + (ended.passed - old) / _PASS_WINDOW
     group = state.groups.end(ended)
     if group is not None and group.state is GroupState.complete and id.purpose == "train":
         effects.append(Note("group_complete", {"group": str(group.id), "first_step": group.first_step, "update": state.update}))

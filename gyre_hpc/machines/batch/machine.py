@@ -47,6 +47,7 @@ from gyre_hpc.protocol.to_batch import CellReport, CellState, GatewayReport, Run
 from gyre_hpc.scheduler.choose import decide
 
 TICK, STATUS = "tick", "status"
+_ALARMS = 5
 
 
 class BatchMachine(Machine):
@@ -70,6 +71,9 @@ class BatchMachine(Machine):
         effects = self._take(now, input)
         if not self.state.finished:
             effects += self._step(now)
+        for effect in effects:
+            if isinstance(effect, Note) and effect.kind == "alarm":
+                self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
         return effects
 
     def _take(self, now: float, told: Input) -> list[Effect]:
@@ -202,3 +206,7 @@ class BatchMachine(Machine):
         if state.commit is None:
             effects += state.lending.follow(now, decision, state.fleet, state.batch, next_table(state))
         return effects
+
+
+def _sentence(alarm: Note) -> str:
+    return ", ".join(str(value) for value in alarm.fields.values())

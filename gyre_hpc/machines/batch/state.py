@@ -78,6 +78,10 @@ class State:
     totals: dict[str, float] = field(default_factory=dict)
     pass_rates: dict[int, float] = field(default_factory=dict)
     """Evaluation slot -> pass rate."""
+    train_pass_rate: float | None = None
+    """Moving average over training executions."""
+    alarms: list[str] = field(default_factory=list)
+    """Newest last; the last few."""
     activities: dict[str, str] = field(default_factory=dict)
     """Cell -> newest activity noted."""
 

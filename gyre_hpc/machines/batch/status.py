@@ -19,7 +19,7 @@ def status_of(state: State, now: float) -> dict[str, Any]:
         if decision is None
         else {
             "live": decision.waterlevel.live, "marginal": decision.waterlevel.marginal, "ready": decision.waterlevel.ready,
-            "cells_needed": decision.waterlevel.cells_needed, "want": decision.want, "reason": decision.reason,
+            "cells_needed": decision.waterlevel.cells_needed, "theta": decision.waterlevel.theta, "want": decision.want, "reason": decision.reason,
         },
         "cells": [
             {
@@ -43,6 +43,8 @@ def status_of(state: State, now: float) -> dict[str, Any]:
         "runners": {name: {"running": len(report.running), "queued": len(report.queued), "cpu_s": report.cpu_s, "harness_cpu_s": report.harness_cpu_s}
                     for name, report in state.runners.items()},
         "totals": dict(state.totals),
+        "train_pass_rate": state.train_pass_rate,
+        "alarms": list(state.alarms),
         "waits": waits_of(state, now),
         "trial": _trial(state),
         "fit_progress": state.totals.get("fit_progress", 0.0),

@@ -1,0 +1,34 @@
+"""BatchSettings from the composed configuration."""
+
+from gyre_hpc.config.schema import Config
+from gyre_hpc.machines.batch.settings import BatchSettings
+
+
+def batch_settings(config: Config, *, controller_url: str, attempt: int, incarnation: int) -> BatchSettings:
+    """What the batch machine is told of the configuration."""
+    cells = tuple(f"cell-{index}" for index in range(config.cluster.cells))
+    return BatchSettings(
+        cells=cells,
+        gateways=tuple(f"gateway-{index}" for index in range(config.cluster.gateways)),
+        runners=("runner-0",),
+        core=cells[0],
+        controller_url=controller_url,
+        attempt=attempt,
+        incarnation=incarnation,
+        updates=config.algo.updates,
+        groups_per_batch=config.algo.groups_per_batch,
+        group_size=config.algo.group_size,
+        scheduler=config.scheduler,
+        eval_tasks=config.evaluation.tasks,
+        eval_before=config.evaluation.before,
+        eval_after=config.evaluation.after,
+        warm_executions=config.warm_start.executions,
+        warm_epochs=config.warm_start.epochs,
+        soft_deadline_s=config.suite.soft_deadline_s,
+        hard_deadline_s=config.suite.hard_deadline_s,
+        table_lease_s=config.gateway.table_lease_s,
+        start_deadline_s=config.cluster.start_deadline_s,
+        commit_deadline_s=config.transport.deadline_s,
+        progress_deadline_s=max(300.0, 3 * config.suite.hard_deadline_s),
+        checkpoint_before_publish=config.checkpoint.before_publish,
+    )

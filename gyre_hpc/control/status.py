@@ -1,0 +1,95 @@
+"""Action WriteStatus: what the machine says of itself, put into the schema people's tools read, with rates and an ETA."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gyre_hpc.clock import monotonic_s, unix_s
+from gyre_hpc.machines.batch.actions import WriteStatus
+from gyre_hpc.observability.status import CellStatus, Status, WaitStatus, WaterlevelStatus, write_status
+
+_WINDOW_S = 10.0
+
+
+class StatusWriter:
+    """The one writer of status.json."""
+
+    def __init__(self, path: Path, *, experiment: str, attempt: int) -> None:
+        self._path, self._experiment, self._attempt = path, experiment, attempt
+        self._sampled: list[tuple[float, float]] = []
+        self._updates: list[tuple[float, int]] = []
+
+    async def write(self, key: str, action: WriteStatus, progress: Callable[[Any], None]) -> None:
+        """Raises OSError; the machine notes it and goes on."""
+        status = self._status(action.status)
+        await asyncio.get_running_loop().run_in_executor(None, write_status, self._path, status)
+
+    def _status(self, raw: dict[str, Any]) -> Status:
+        now = unix_s()
+        level = raw["waterlevel"] or {}
+        executions = {name: count for name, count in raw["executions"].items() if isinstance(count, int)}
+        executions["running"] = executions.pop("live", 0)
+        totals = raw["totals"]
+        return Status(
+            time=now,
+            experiment=self._experiment,
+            attempt=self._attempt,
+            phase=raw["phase"],
+            update=raw["update"],
+            updates_total=raw["updates_total"],
+            version=raw["version"],
+            pass_rate=raw["train_pass_rate"],
+            waterlevel=WaterlevelStatus(
+                live=level.get("live", 0),
+                marginal=level.get("marginal", 0.0),
+                ready=level.get("ready", 0.0),
+                cells_needed=level.get("cells_needed", 0),
+                theta=level.get("theta", 0.0),
+            ),
+            cells=tuple(_cell(cell) for cell in raw["cells"]),
+            executions=executions,
+            tokens_per_s=self._rate(sum(totals.get(f"sampled_{purpose}", 0) for purpose in ("train", "eval", "warm"))),
+            progress=_progress(raw),
+            eta_s=self._eta(raw),
+            waits=tuple(WaitStatus(owner=wait["owner"], reason=wait["reason"], deadline=now + wait["left_s"]) for wait in raw["waits"]),
+            alarms=tuple(raw["alarms"]),
+            message=level.get("reason", ""),
+        )
+
+    def _rate(self, total: float) -> float:
+        now = monotonic_s()
+        self._sampled = [sample for sample in self._sampled if now - sample[0] < _WINDOW_S] + [(now, total)]
+        (start, first), (end, last) = self._sampled[0], self._sampled[-1]
+        return (last - first) / (end - start) if end > start else 0.0
+
+    def _eta(self, raw: dict[str, Any]) -> float | None:
+        """From the time of the updates made since this process began; None before the first."""
+        now, update = monotonic_s(), int(raw["update"])
+        if raw["phase"] != "training":
+            return None
+        if not self._updates or self._updates[-1][1] != update:
+            self._updates.append((now, update))
+        (start, first), (end, last) = self._updates[0], self._updates[-1]
+        if last == first:
+            return None
+        per_update = (end - start) / (last - first)
+        return max(0.0, (raw["updates_total"] - update) * per_update - (now - end))
+
+
+def _cell(cell: dict[str, Any]) -> CellStatus:
+    state, _, reason = cell["activity"].partition(":")
+    return CellStatus(
+        name=cell["name"], role=cell["role"], state=state, version=cell["version"], is_core=cell["core"], reason=reason, live=cell["live"]
+    )
+
+
+def _progress(raw: dict[str, Any]) -> float:
+    """Share of the phase that is done."""
+    if raw["phase"] == "warm_fit":
+        return float(raw["fit_progress"])
+    if raw["trial"]:
+        return float(raw["trial"]["done"]) / max(1, raw["trial"]["total"])
+    if raw["phase"] == "training":
+        return float(raw["update"] + raw["batch"]["groups"] / max(1, raw["batch"]["of"])) / max(1, raw["updates_total"])
+    return 1.0 if raw["phase"] == "done" else 0.0
