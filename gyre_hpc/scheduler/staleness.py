@@ -109,15 +109,16 @@ def choose_batch(
     for group in taken:
         slots.take(group)
     added: list[Candidate] = []
+    left: list[Candidate] = []
     for group in waiting:
         if slots.free > 0 and slots.can_take(group):
             slots.take(group)
             added.append(group)
+        else:
+            left.append(group)
     chosen = [*taken, *added]
-    outside = [*running, *(group for group in waiting if group not in added)] if len(chosen) >= groups_per_batch else []
-    full = update_may_close(chosen, outside, update, policy, max_staleness=bound, groups_per_batch=groups_per_batch)
-    held_back = slots.free > 0 and len(added) < len(waiting)
-    reason = "full" if full else "waits_for_stale" if held_back or slots.free <= 0 else "filling" if chosen else "no_groups"
+    full = update_may_close(chosen, [*running, *left], update, policy, max_staleness=bound, groups_per_batch=groups_per_batch)
+    reason = "full" if full else "waits_for_stale" if left or slots.free <= 0 else "filling" if chosen else "no_groups"
     return BatchChoice(groups=tuple(g.id for g in chosen), added=tuple(g.id for g in added), full=full, reason=reason)
 
 

@@ -76,7 +76,7 @@ def test_the_piece_journaled_first_wins() -> None:
 
 def test_a_retry_that_goes_on_with_an_abandoned_call_is_one_call() -> None:
     """Fault A11: the client timed out and sent again; the journal then has two ends of one call."""
-    (call,) = folded([begin(), piece(0, 20), end(20), begin(), piece(20, 40), end(40), Delivered(CALL, 0.0)])
+    (call,) = folded([begin(), piece(0, 20), end(20), begin(), piece(20, 40), end(40), Delivered(CALL, 0.0), end(20)])
     assert_whole(call)
 
 
