@@ -1,5 +1,8 @@
 """What a cell needs of a trainer. One trainer per rank; every rank of the cell calls the same method in the same order.
 
+Sums of several ranks: each rank accumulates its share of a micro-batch's sequences; `sum` and `sum_to_bytes` give the
+whole cell's sum on every rank. `add_sum` and `apply` take what rank 0 passes; other ranks may pass None.
+
 The trainer owns parameters and optimizer in both roles; the engine reads the snapshot store, never the trainer's
 tensors. Gradients are *sums* in float32 over micro-batches (weights 1/|T_e| are inside the micro-batch); the division
 by |S| and the clipping happen once, in `apply`, on the core.
@@ -56,9 +59,7 @@ class Trainer(ABC):
         Returns grad_norm, lr, clip_scale, update_norm."""
 
     @abstractmethod
-    def fit(
-        self, micro_batches: list[MicroBatch], epochs: int, version: Version, progress: Callable[[float], None]
-    ) -> dict[str, float]:
+    def fit(self, micro_batches: list[MicroBatch], epochs: int, version: Version, progress: Callable[[float], None]) -> dict[str, float]:
         """core: warm start by cross-entropy; ends with snapshot `version` and a fresh optimizer. Returns loss, tokens."""
 
     @abstractmethod
@@ -69,6 +70,11 @@ class Trainer(ABC):
     def load(self, folder: Path, version: Version) -> dict[str, Any]:
         """Load parameters and optimizer, put snapshot `version` into the store, return `state`.
         Raises FileNotFoundError if the marker is missing, ValueError if a file is damaged."""
+
+    def cost_s(self, action: str, num_tokens: int = 0) -> float:
+        """Seconds the caller must let pass after `action` (a method's name; num_tokens for accumulate and fit) before it
+        goes on: what a trainer that only pretends would have taken. 0 for trainers that work."""
+        return 0.0
 
     @abstractmethod
     def init(self, version: Version) -> None:

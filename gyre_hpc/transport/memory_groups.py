@@ -95,7 +95,8 @@ def _reduce(
             if not is_right(meeting.proofs.get(other, ""), nonce, generation, other, world):
                 raise TransferFailed(f"rank {other} of {world} shows a wrong nonce")
         if rank != 0:
-            return _await_root(meeting, deadline_s)
+            _await_root(meeting, deadline_s)
+            return None
         total = meeting.parts[0]
         for other in range(1, world):
             if meeting.parts[other].shape != total.shape:
