@@ -5,7 +5,7 @@ import random
 from dataclasses import replace
 
 from gyre_hpc.suites.base import Task
-from gyre_hpc.suites.shell_drill.families import Family, Part
+from gyre_hpc.suites.shell_drill.families import VALUES, Family, Part
 from gyre_hpc.suites.shell_drill.suite import ShellDrill, part_from_json, score_files
 
 
@@ -21,7 +21,7 @@ def blind_workspace(task: Task, rng: random.Random) -> dict[str, str]:
     found = dict(task.files)
     for data in json.loads(task.secret["parts"]):
         part = part_from_json(data)
-        guess = replace(part, values=tuple(str(value) for value in rng.sample(range(10, 60), len(part.values))))
+        guess = replace(part, values=tuple(str(value) for value in rng.sample(VALUES, len(part.values))))
         _write(found, guess)
     return found
 

@@ -9,8 +9,10 @@ import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-NAMES = "abdefghjkm"
-"""Sources and targets; never `c` (the config file) nor `s` (the script)."""
+SOURCES = "ab"
+TARGETS = "defg"
+VALUES = range(1, 10)
+"""Where numbers are gathered; `c` is the config file, `s` the script."""
 
 
 class Family(enum.Enum):
@@ -35,13 +37,11 @@ class Part:
     """Characters of filler after each number, to make reading expensive."""
 
 
-def draw_part(rng: random.Random, family: Family, names: list[str], num_sources: int, padding: int = 0) -> Part:
-    """A part with fresh numbers; takes the names it uses out of `names`."""
-    sources = tuple(names.pop() for _ in range(num_sources))
-    values = tuple(str(value) for value in rng.sample(range(10, 60), num_sources))
+def draw_part(rng: random.Random, family: Family, sources: str, target: str, padding: int = 0) -> Part:
+    """A part with fresh numbers. `target` counts for the families that choose one."""
+    values = tuple(str(value) for value in rng.sample(VALUES, len(sources)))
     fixed = {Family.config: "c", Family.script: "s", Family.rename: ""}
-    target = fixed[family] if family in fixed else names.pop()
-    return Part(family=family, sources=sources, values=values, target=target, padding=padding)
+    return Part(family=family, sources=tuple(sources), values=values, target=fixed.get(family, target), padding=padding)
 
 
 def sentence(part: Part) -> str:

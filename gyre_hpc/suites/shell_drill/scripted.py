@@ -1,15 +1,18 @@
 """A scripted, sloppy agent for shell_drill. It sees nothing but the prompt's text, so it is stateless and can answer through the
 real harness, gateway and engine surface.
 
-Sloppiness p: each number is, with probability p, not looked up; the agent then makes one up. With sloppiness 1 it is the
-blind agent: it never reads a file.
+Sloppiness p: going through the files, the agent stops looking with probability p at each; for those it did not look at it
+writes a placeholder.
 """
 
 import random
 import re
 from dataclasses import dataclass
+from itertools import takewhile
 
 _CALL = '<tool_call>{"name":"shell","arguments":{"command":"%s"}}</tool_call>'
+_PLACEHOLDER = "0"
+"""What it writes for a number it did not look up: the lazy way, and never right."""
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
 _COMMAND = re.compile(r'"command":"(.*)"\}\}</tool_call>$', re.DOTALL)
 _SENTENCE = re.compile(
@@ -40,10 +43,10 @@ def scripted_answer(prompt: str, rng: random.Random, sloppiness: float) -> str:
     if seen.wrote:
         return "ok"
     if not seen.num_commands and not seen.known:
-        chosen = [name for name in seen.files if rng.random() >= sloppiness]
+        chosen = list(takewhile(lambda _: rng.random() >= sloppiness, seen.files))
         if chosen:
-            return _CALL % (("wc -l " if seen.family == "count" else "cat ") + " ".join(chosen))
-    values = [seen.known.get(name) or str(rng.randrange(10, 60)) for name in seen.files]
+            return _CALL % (("grep -c . " if seen.family == "count" else "cat ") + " ".join(chosen))
+    values = [seen.known.get(name, _PLACEHOLDER) for name in seen.files]
     return _CALL % _write(seen, values)
 
 
@@ -75,7 +78,7 @@ def _look(prompt: str) -> _Seen:
         if command is not None:
             commands += 1
             asked = command[1].split()
-            wrote = not command[1].startswith(("cat ", "wc "))
+            wrote = not command[1].startswith(("cat ", "grep "))
         elif role == "tool":
             known |= _numbers(asked, text)
     notes = re.search(r"\nNotes: (.*)", task)
@@ -94,6 +97,5 @@ def _look(prompt: str) -> _Seen:
 
 def _numbers(asked: list[str], output: str) -> dict[str, str]:
     """Which file showed which number."""
-    if asked[:1] == ["wc"]:
-        return {name: number for number, name in re.findall(r"(\d+) ([a-z])\b", output)}
-    return dict(zip(asked[1:], re.findall(r"\d+", output), strict=False)) if asked[:1] == ["cat"] else {}
+    names = [word for word in asked[1:] if len(word) == 1 and word != "."]
+    return dict(zip(names, re.findall(r"\d+", output), strict=False)) if asked[:1] in (["cat"], ["grep"]) else {}

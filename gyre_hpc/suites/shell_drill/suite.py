@@ -11,13 +11,13 @@ import stat
 from pathlib import Path
 
 from gyre_hpc.suites.base import Score, Suite, Task
-from gyre_hpc.suites.shell_drill.families import NAMES, Family, Part, draw_part, requirements, sentence, start_files
+from gyre_hpc.suites.shell_drill.families import SOURCES, TARGETS, Family, Part, draw_part, requirements, sentence, start_files
 
 SPLITS = ("train", "heldout")
 DELEGATION_MARK = "\nAlso: "
 DELEGATING_SHARE = 0.25
 PADDED_SHARE = 0.1
-PADDING = 60
+PADDING = 44
 _LARGEST_FILE = 4096
 
 
@@ -53,13 +53,14 @@ class ShellDrill(Suite):
 
 
 def draw_parts(rng: random.Random) -> list[Part]:
-    """The parts of one task: names are disjoint between parts, and at most one part uses the config file or the script."""
-    names = rng.sample(NAMES, len(NAMES))
+    """The parts of one task. Two parts share no file: each has a source of its own, and the families differ."""
+    targets = rng.sample(TARGETS, 2)
     if rng.random() < DELEGATING_SHARE:
-        return [draw_part(rng, family, names, 1) for family in rng.sample(list(Family), 2)]
+        families = rng.sample(list(Family), 2)
+        return [draw_part(rng, *place) for place in zip(families, SOURCES, targets, strict=True)]
     if rng.random() < PADDED_SHARE:
-        return [draw_part(rng, Family.join, names, 2, PADDING)]
-    return [draw_part(rng, rng.choice(list(Family)), names, 2)]
+        return [draw_part(rng, Family.join, SOURCES, targets[0], PADDING)]
+    return [draw_part(rng, rng.choice(list(Family)), SOURCES, targets[0])]
 
 
 def score_files(task: Task, found: dict[str, str]) -> Score:
