@@ -1,1 +1,55 @@
-"""Inference engines behind one interface: embedded (our decoder on CPU or GPU), timed (waits), scripted (canned agents)."""
+"""Inference engines. `create_engine` chooses the kind; only the embedded one loads torch.
+
+base.py           what a cell needs of an engine
+embedded/         computes in this process
+timed.py          takes the time and computes nothing
+scripted.py       answers from a function
+served.py, http_surface.py, calls.py, backend.py, request.py, answer.py   shared: SGLang's HTTP API, gate, live calls
+page_table.py     keys and holders of prefix pages
+"""
+
+from typing import TYPE_CHECKING
+
+from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
+
+if TYPE_CHECKING:
+    from gyre_hpc.engines.base import Engine
+    from gyre_hpc.engines.timed import Timer
+    from gyre_hpc.transport.base import SnapshotStore
+
+
+def create_engine(
+    config: EngineConfig,
+    *,
+    model_config: ModelConfig,
+    vocab_size: int,
+    store: "SnapshotStore | None",
+    run_token: str,
+    host: str,
+    timer: "Timer | None",
+    port: int = 0,
+    rank: int = 0,
+) -> "Engine":
+    """The engine of one rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size."""
+    match config.kind:
+        case EngineKind.embedded:
+            from gyre_hpc.engines.embedded.engine import EmbeddedEngine
+            from gyre_hpc.models.qwen3_config import from_model_config
+
+            assert store is not None, "the embedded engine reads weights from a snapshot store"
+            model = from_model_config(model_config, vocab_size)
+            return EmbeddedEngine(config, model=model, store=store, run_token=run_token, host=host, port=port, rank=rank)
+        case EngineKind.timed:
+            from gyre_hpc.engines.timed import TimedEngine
+
+            assert timer is not None, "the timed engine waits by a timer"
+            return TimedEngine(
+                config,
+                timer=timer,
+                run_token=run_token,
+                host=host,
+                port=port,
+                rank=rank,
+                max_context=model_config.max_context,
+                vocab_size=vocab_size,
+            )

@@ -8,7 +8,7 @@ so columns carry no meaning. When the columns run out, all rows move left by one
     row 0       ........ aaaaaaaaaaaaaaaa|      `.` masked (-inf), finite garbage
     row 1       ............. bbbbbbbbbbb|
 
-Pages (engines/embedded/pages.py) hold what outlives a request; rows are working memory and may be dropped any time.
+Pages (engines/embedded/page_store.py) hold what outlives a request; rows are working memory and may be dropped any time.
 """
 
 from dataclasses import dataclass
@@ -83,8 +83,8 @@ class KVRows:
         return row
 
     @torch.inference_mode()
-    def remove(self, row: int) -> int:
-        """Drop a row. The last row takes its place; return the number that row had."""
+    def remove(self, row: int) -> None:
+        """Drop a row. The last row takes its place."""
         last = self._num_rows - 1
         if row != last:
             start, end = self._starts[last], self._column + 1
@@ -94,7 +94,6 @@ class KVRows:
             self._mask_row(row)
         self._starts.pop()
         self._num_rows = last
-        return last
 
     @torch.inference_mode()
     def next_column(self) -> None:

@@ -6,8 +6,8 @@ the limit on all KV, although the newest tokens of a sequence stand in its row a
 """
 
 from gyre_hpc.engines.embedded.page_store import PageStore
-from gyre_hpc.engines.embedded.page_table import ROOT, PageTable, block_key
 from gyre_hpc.engines.embedded.sequence import Sequence
+from gyre_hpc.engines.page_table import ROOT, PageTable, block_key
 from gyre_hpc.models.kv_rows import KVRows, KVSpan, empty_span
 from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.protocol.identity import Version
@@ -91,14 +91,15 @@ class KVMemory:
         seq.row = self.rows.install(seq.prefill)
         seq.prefill = None
 
-    def release(self, seq: Sequence) -> int | None:
-        """Give back pages, prefill KV and row. Returns the number of the row that moved into this one's place."""
-        for page in seq.pages:
+    def release(self, seq: Sequence) -> None:
+        """Give back pages, prefill KV and row; the last row moves into its place."""
+        # Last page first: of a chain, the end is given up before what it stands on.
+        for page in reversed(seq.pages):
             self.table.release(page)
-        moved = self.rows.remove(seq.row) if seq.row >= 0 else None
+        if seq.row >= 0:
+            self.rows.remove(seq.row)
         seq.pages, seq.num_sealed, seq.chain_key = [], 0, ROOT
         seq.num_kv, seq.prefill, seq.row = 0, None, -1
-        return moved
 
     def _chain(self, version: Version) -> bytes:
         return b"mixed" if self._keep_kv else str(version).encode()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.engines.answer import Piece, Span
-from gyre_hpc.engines.embedded.page_table import ROOT
+from gyre_hpc.engines.page_table import ROOT
 from gyre_hpc.engines.request import Request
 from gyre_hpc.models.kv_rows import KVSpan
 from gyre_hpc.protocol.identity import Version
@@ -43,7 +43,7 @@ class Sequence:
     """Leading pages that are full, written and keyed."""
     chain_key: bytes = ROOT
     """Key of the last sealed page."""
-    oldest_kv: Version = Version()
+    oldest_kv: Version = field(default_factory=Version)
     prefill: KVSpan | None = None
     """KV being computed, while prefilling."""
     row: int = -1

@@ -81,13 +81,13 @@ class Worker:
             if self.failure is not None:
                 raise RuntimeError("the engine's compute thread failed") from self.failure
             future.set_result(job())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it rises in whoever asked for the job
             future.set_exception(error)
 
     def _do_step(self) -> None:
         try:
             pieces = self._step()
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - thread edge: it is shown to every caller by on_failure
             self.failure = error
             self._on_failure(error)
         else:

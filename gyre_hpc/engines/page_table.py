@@ -1,4 +1,4 @@
-"""Which KV page holds what, who needs it, and which may go. Bookkeeping only; the numbers are in page_store.py.
+"""Which KV page holds what, who needs it, and which may go. Bookkeeping only; the numbers are in embedded/page_store.py.
 
 A page is full before it gets a key, and never changes afterwards. Its key is
 
