@@ -25,6 +25,8 @@ from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
 
+log = logging.getLogger(__name__)
+
 
 def main() -> None:
     """Entry of `python -m gyre_hpc.processes.controller`."""
@@ -66,7 +68,7 @@ async def serve(birth: Birth) -> None:
     settings = batch_settings(config, controller_url=url, attempt=birth.attempt, incarnation=birth.incarnation)
     host.run(BatchMachine(settings, Membership(birth.register(url)), birth.run_token), Restarted(tuple(records)))
     reason = await host.ended
-    logging.info("controller ends: %s", reason)
+    log.info("controller ends: %s", reason)
     await host.close()
     notes.close()
 

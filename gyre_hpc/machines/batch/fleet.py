@@ -38,6 +38,7 @@ class Cell:
         self.fence = base
         self.move = Move.none
         self.left_table = 0
+        self.in_table = False
         self.lent_at = -1e18
         self.hand_in = False
         self.lost = ""
@@ -107,8 +108,19 @@ class Fleet:
     def usable(self) -> list[Cell]:
         return [cell for cell in self.cells.values() if cell.is_usable]
 
-    def serving(self) -> list[Cell]:
-        return [cell for cell in self.cells.values() if cell.is_serving]
+    def enter_table(self, newest: Version | None) -> list[Cell]:
+        """Cells that take calls now. One that was away comes in only with the newest version; one that is in stays in
+        while it goes over to a newer one. So the oldest version in the table never falls."""
+        for cell in self.cells.values():
+            report = cell.report
+            is_newest = report is not None and report.version == newest
+            cell.in_table = cell.is_serving and (cell.in_table or is_newest)
+        return [cell for cell in self.cells.values() if cell.in_table]
+
+    def oldest_served_step(self) -> int | None:
+        """Of the cells in the table; None when it is empty."""
+        versions = [cell.report.version for cell in self.cells.values() if cell.in_table and cell.report is not None]
+        return min((version.step for version in versions if version is not None), default=None)
 
     def training(self) -> list[Cell]:
         """Ordered to train and there, awake or not yet."""

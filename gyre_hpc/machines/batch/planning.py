@@ -55,12 +55,13 @@ def _next(state: State) -> GroupId | None:
 
 
 def gate_closed(state: State) -> bool:
-    """The dispatch gate lets no new group begin."""
+    """The dispatch gate lets no new group begin. It counts from the oldest version that a first call may meet."""
     settings = state.settings
     begun = state.groups.begun["train"]
+    served = state.fleet.oldest_served_step()
     return begun >= settings.total_groups or not may_dispatch(
         begun,
-        state.update,
+        state.update if served is None else min(state.update, served),
         policy_of(settings.scheduler),
         max_staleness=settings.scheduler.max_staleness,
         groups_per_batch=settings.groups_per_batch,

@@ -1,0 +1,63 @@
+"""What the batch machine does when all goes well, in every scheduler mode (faults: simulation)."""
+
+import pytest
+
+from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode, Staleness
+from gyre_hpc.machines.batch.groups import GroupState
+from tests.fakes.batch_world import BatchWorld
+
+
+def scheduler(mode: SchedulerMode = SchedulerMode.elastic, staleness: Staleness = Staleness.wait) -> SchedulerConfig:
+    return SchedulerConfig(mode=mode, staleness=staleness, lead_floor_s=0, lead_factor=0.1, dwell_s=0.5, split=1)
+
+
+def finished(world: BatchWorld) -> BatchWorld:
+    world.run()
+    assert world.finished is not None and world.finished.exit_code == 0
+    return world
+
+
+@pytest.mark.parametrize("mode", list(SchedulerMode))
+def test_every_mode_makes_all_updates_and_consumes_every_group_once(mode: SchedulerMode) -> None:
+    world = finished(BatchWorld(scheduler=scheduler(mode)))
+    applied = world.kinds("applied")
+    assert [fields["update"] for fields in applied] == [0, 1, 2]
+    groups = world.batch.state.groups.of_purpose("train")
+    assert len(groups) == 12 and all(group.state is GroupState.consumed for group in groups)
+    assert sorted(group.update for group in groups) == sorted([0, 1, 2] * 4)
+
+
+@pytest.mark.parametrize("staleness", [Staleness.window, Staleness.wait])
+def test_staleness_stays_within_the_bound(staleness: Staleness) -> None:
+    world = finished(BatchWorld(scheduler=scheduler(staleness=staleness), updates=5))
+    assert max(fields["staleness"] for fields in world.kinds("group_ready")) <= 1
+
+
+def test_training_begins_before_the_batch_is_full() -> None:
+    world = finished(BatchWorld(scheduler=scheduler(), updates=4))
+    assert any(not fields["batch_full"] for fields in world.kinds("micro_batch_accumulated"))
+
+
+def test_the_core_is_lent_before_any_satellite_and_recalled_after_all() -> None:
+    world = finished(BatchWorld(scheduler=scheduler(), updates=4))
+    training: list[str] = []
+    for _, kind, fields in world.notes:
+        if kind == "lend":
+            assert fields["cell"] == "cell-0" or "cell-0" in training
+            training.append(fields["cell"])
+        elif kind == "recall":
+            assert fields["cell"] != "cell-0" or training == ["cell-0"]
+            training.remove(fields["cell"])
+    assert any(fields["cell"] != "cell-0" for fields in world.kinds("lend"))
+
+
+def test_evaluations_run_on_one_version_with_nothing_else_live() -> None:
+    world = finished(BatchWorld(scheduler=scheduler()))
+    live: set[str] = set()
+    for _, kind, fields in world.notes:
+        if kind == "execution_began":
+            live.add(fields["execution"])
+            assert len({execution.split("-")[0] for execution in live}) == 1
+        elif kind == "execution_ended":
+            live.discard(fields["execution"])
+    assert {fields["slot"] for fields in world.kinds("evaluation")} == {0, 3}
