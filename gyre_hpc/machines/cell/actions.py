@@ -79,7 +79,7 @@ class InitModel(Action, frozen=True, kw_only=True, tag=True):
 
 
 class ZeroSum(Action, frozen=True, kw_only=True, tag=True):
-    """Drop the sum and any scratch; hand-ins of updates before `update` may be forgotten."""
+    """Drop the sum and any scratch."""
 
     update: int
     fence: int
@@ -159,7 +159,7 @@ class Measure(Action, frozen=True, kw_only=True, tag=True):
     """Look at the cell. Result: Figures."""
 
     update: int
-    """Hand-ins held for this update."""
+    """Hand-ins held for this update; earlier ones may be forgotten."""
 
 
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
