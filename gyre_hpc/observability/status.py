@@ -1,10 +1,9 @@
 """status.json: what the run is doing now. Written by the controller alone, by rename, so that a reader never sees half of it.
 
-Most of it is the batch machine's own view (machines/batch/status.py); `keeper.py` adds what needs a clock.
+Most of it is the batch machine's own view; the controller's shell adds what needs a clock.
 """
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +16,17 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: str
     """`rollout` or `train`, as ordered."""
-    activity: str = "starting:"
-    """`<state>:<idle reason>`; the reason is empty while it works."""
-    term: int = 0
+    state: str
+    """CellState by name."""
     version: str = ""
     """`<lineage>.<step>` it serves or trains from."""
-    core: bool = False
+    is_core: bool = False
+    reason: str = ""
+    """Why it does nothing at the moment; empty while it works."""
     live: int = 0
     """Calls running on it."""
-    tokens: dict[str, int] = {}
-    """Counters of its engine since its start: sampled, prefilled, cached, reprefilled."""
     cpu_s: float = 0.0
-    lost: str = ""
-    aside: str = ""
-    """Why it is kept out of the run."""
-
-    @property
-    def state(self) -> str:
-        return self.activity.partition(":")[0]
-
-    @property
-    def reason(self) -> str:
-        """Why it does nothing; empty while it works."""
-        return self.activity.partition(":")[2]
+    """CPU seconds of its processes since its start."""
 
 
 class WaterlevelStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +36,7 @@ class WaterlevelStatus(msgspec.Struct, frozen=True, kw_only=True):
     marginal: float = 0.0
     ready: float = 0.0
     cells_needed: int = 0
+    theta: float = 0.0
     want: int = 0
     """Cells that should train now."""
     reason: str = ""
@@ -75,12 +63,12 @@ class RunnerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that waits: who must end it, why, and how long it may still take."""
+    """Something that waits: who must end it, why, and until when."""
 
     owner: str
     reason: str
-    left_s: float
-    """Seconds from the status' time to the deadline."""
+    deadline: float
+    """Unix seconds."""
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,6 +79,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     experiment: str = ""
     attempt: int = 0
     phase: str = "starting"
+    """starting, warm_collect, warm_fit, eval_before, training, eval_after or done."""
     update: int = 0
     """Optimizer steps made."""
     updates_total: int = 0
@@ -99,30 +88,26 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Moving average over training executions; None before the first one ended."""
     pass_rates: dict[str, float] = {}
     """Evaluations: updates made -> pass rate on held-out tasks."""
-    waterlevel: WaterlevelStatus | None = None
+    waterlevel: WaterlevelStatus = WaterlevelStatus()
     cells: tuple[CellStatus, ...] = ()
-    executions: dict[str, Any] = {}
-    """live, begun by purpose, and ended ones by state."""
+    executions: dict[str, int] = {}
+    """By state: running, queued, scored, partial, unscored, infra_error."""
     batch: dict[str, Any] = {}
     """groups, of, full, reason, waiting, micro_batches."""
     gateways: dict[str, GatewayStatus] = {}
     runners: dict[str, RunnerStatus] = {}
     totals: dict[str, float] = {}
-    """Counters of the batch machine since the run began."""
-    trial: dict[str, int] = {}
-    """Warm start or evaluation under way: done, total."""
-    fit_progress: float = 0.0
-    """Warm start: share of the fit that is done."""
+    """Counters of the batch machine since the run began; summary.json takes tokens and calls from here."""
     tokens_per_s: float = 0.0
     """Sampled tokens of all cells, lately."""
+    progress: float = 0.0
+    """Share of the present phase that is done, 0..1."""
     eta_s: float | None = None
     """Seconds to the end of the run; None while unknown."""
     waits: tuple[WaitStatus, ...] = ()
-
-
-def make_status(plain: Mapping[str, Any]) -> Status:
-    """Status out of plain values. Raises msgspec.ValidationError naming the field that is wrong."""
-    return msgspec.convert(dict(plain), Status)
+    alarms: tuple[str, ...] = ()
+    message: str = ""
+    """One line for people: what happens now, or why it stopped."""
 
 
 def write_status(path: Path, status: Status) -> None:

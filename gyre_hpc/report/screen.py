@@ -1,0 +1,90 @@
+"""The live view of one status as a rich renderable: update, pass rate, waterlevel, role of each cell, executions, rate, ETA. Pure."""
+
+from rich.console import Group, RenderableType
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from gyre_hpc.observability.status import Status
+from gyre_hpc.report.lines import PHASES, span
+from gyre_hpc.report.summary import STATES, percent
+
+ROLE_STYLES = {"rollout": "blue", "train": "dark_orange", "lost": "red", "starting": "dim"}
+NUM_WAITS = 4
+
+
+def screen(status: Status, news: list[str]) -> RenderableType:
+    """Everything at a glance; `news` are the newest lines of plain text."""
+    parts: list[RenderableType] = [_progress(status), _head(status), _cells(status), _work(status)]
+    if status.waits:
+        parts.append(_waits(status))
+    if news:
+        parts.append(Text("\n".join(news), style="dim"))
+    title = f"{status.experiment} · attempt {status.attempt} · {PHASES.get(status.phase, status.phase)}"
+    return Panel(Group(*parts), title=title, title_align="left")
+
+
+def _progress(status: Status) -> RenderableType:
+    return ProgressBar(total=1.0, completed=status.progress)
+
+
+def _head(status: Status) -> RenderableType:
+    eta = "-" if status.eta_s is None else span(status.eta_s)
+    rates = " ".join(f"{percent(rate)} after {slot}" for slot, rate in status.pass_rates.items())
+    table = Table.grid(padding=(0, 3))
+    table.add_row(
+        f"update [b]{status.update}/{status.updates_total}[/b]",
+        f"pass rate [b]{percent(status.pass_rate)}[/b]",
+        f"held-out {rates or '-'}",
+        f"[b]{status.tokens_per_s:.0f}[/b] tokens/s",
+        f"ETA [b]{eta}[/b]",
+    )
+    level = status.waterlevel
+    table.add_row(
+        f"waterlevel {level.live} live", f"cells needed {level.cells_needed}", f"next batch {percent(level.ready)} ready",
+        f"to train {level.want}", Text(level.reason or status.message, style="dim"),
+    )  # fmt: skip
+    return table
+
+
+def _cells(status: Status) -> RenderableType:
+    table = Table(box=None, padding=(0, 2), show_header=True, header_style="dim")
+    for name in ("cell", "role", "state", "version", "calls", "why idle"):
+        table.add_column(name)
+    for cell in status.cells:
+        table.add_row(
+            f"{cell.name}{' (core)' if cell.is_core else ''}",
+            Text(cell.role, style=ROLE_STYLES.get(cell.role, "")),
+            Text(cell.state, style=ROLE_STYLES.get(cell.state, "yellow")),
+            cell.version,
+            str(cell.live),
+            Text(cell.reason, style="dim"),
+        )
+    return table
+
+
+def _work(status: Status) -> RenderableType:
+    executions = status.executions
+    ended = ", ".join(f"{executions.get(state, 0)} {state}" for state in STATES)
+    waiting = sum(gateway.waiting for gateway in status.gateways.values())
+    queued = sum(runner.queued for runner in status.runners.values()) or executions.get("queued", 0)
+    text = f"executions: {executions.get('running', 0)} running, {queued} queued; ended {ended}"
+    if waiting:
+        text += f"; {waiting} calls wait for a cell"
+    if status.batch:
+        groups, of, micro_batches = (status.batch.get(name, 0) for name in ("groups", "of", "waiting"))
+        text += f"\nbatch: {groups}/{of} groups, {micro_batches} micro-batches wait"
+    for alarm in status.alarms:
+        text += f"\nalarm: {alarm}"
+    return Text(text)
+
+
+def _waits(status: Status) -> RenderableType:
+    table = Table.grid(padding=(0, 2))
+    for wait in sorted(status.waits, key=lambda wait: wait.deadline)[:NUM_WAITS]:
+        left = wait.deadline - status.time
+        style = "red" if left < 0 else "dim"
+        words = ("waits", wait.owner, wait.reason, f"{span(left)} left" if left >= 0 else f"{span(-left)} too late")
+        table.add_row(*[Text(word, style=style) for word in words])
+    return table

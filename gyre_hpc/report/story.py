@@ -1,0 +1,50 @@
+"""What a run folder tells: events, status, configuration. Everything in this room starts from a Story, and reads nothing else."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from omegaconf.errors import OmegaConfBaseException
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.config.stored import load_config
+from gyre_hpc.errors import UserError
+from gyre_hpc.observability.events import Event, read_events
+from gyre_hpc.observability.status import Status, read_status
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Story:
+    """One run as its files tell it, finished or not."""
+
+    folder: RunFolder
+    config: Config
+    events: tuple[Event, ...]
+    """By time."""
+    status: Status | None
+
+    def of(self, *kinds: str) -> list[Event]:
+        """Events of these kinds, by time."""
+        return [event for event in self.events if event.kind in kinds]
+
+    @property
+    def start(self) -> float:
+        """Unix seconds of the first event; 0 without events."""
+        return self.events[0].time if self.events else 0.0
+
+    @property
+    def end(self) -> float:
+        """Unix seconds of the last event."""
+        return self.events[-1].time if self.events else 0.0
+
+
+def read_story(path: str | Path) -> Story:
+    """Raises UserError when `path` is no run folder."""
+    folder = RunFolder(Path(path).expanduser().resolve())
+    try:
+        config = load_config(folder.config)
+    except FileNotFoundError as error:
+        raise UserError("RUN", str(path), "name a run folder, one that holds config.yaml") from error
+    except OmegaConfBaseException as error:
+        raise UserError("RUN", str(path), f"its config.yaml is of another version: {str(error).splitlines()[0]}") from error
+    return Story(folder=folder, config=config, events=tuple(read_events(folder.events_folder)), status=read_status(folder.status))

@@ -1,0 +1,206 @@
+"""summary.json: the run in numbers. Shares and rates are fractions, times seconds; a number that cannot be known yet is null.
+
+Counts come from events, so that they hold over several attempts; what only processes count (tokens, calls, CPU) from the last status.
+Evaluation and warm start enter no count but those that carry their name.
+"""
+
+import os
+import statistics
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.observability.events import Event
+from gyre_hpc.observability.idle import idle_by_reason, intervals
+from gyre_hpc.report.cpu import cpu_by_kind
+from gyre_hpc.report.story import Story
+
+FORMAT = 1
+STATES = ("scored", "partial", "unscored", "infra_error")
+TOKENS_OF_GATEWAYS = ("lost", "resampled", "unreceived", "reprefilled")
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole of summary.json; docs/formats.md says what each key means."""
+
+    format: int = FORMAT
+    experiment: str
+    scheduler: str
+    seed: int
+    attempts: int
+    exit_code: int | None
+    reason: str
+    pass_rate_before: float | None
+    pass_rate_after: float | None
+    blind_pass_rate: float | None
+    updates: int
+    wall_s: float
+    cpu_s: dict[str, float]
+    role_switches: dict[str, int]
+    switch_s: dict[str, dict[str, float]]
+    satellites_joined_mid_batch: int
+    micro_batches_by_satellites_share: float | None
+    calls_continued_elsewhere: int
+    executions: dict[str, int]
+    tokens: dict[str, int]
+    evaluation_tokens: dict[str, int]
+    max_logprob_gap: float
+    on_policy_tokens: int
+    idle_s: dict[str, float]
+    updates_with_lend_and_recall: int
+    staleness: dict[str, int]
+    checkpoint: str | None
+
+
+def summarize(story: Story) -> Summary:
+    """Numbers of a run, finished or not."""
+    finished = story.of("run_finished")
+    applied = _last_by(story.of("applied"), "update")
+    micro_batches = sum(int(event.fields["micro_batches"]) for event in applied)
+    by_satellites = sum(int(event.fields["by_satellites"]) for event in applied)
+    accumulated = story.of("micro_batch_accumulated")
+    before, after = _evaluations(story)
+    return Summary(
+        experiment=story.config.experiment,
+        scheduler="async" if story.config.scheduler.mode.name == "async_split" else story.config.scheduler.mode.name,
+        seed=story.config.seed,
+        attempts=max((event.attempt for event in story.events), default=0),
+        exit_code=int(finished[-1].fields["exit_code"]) if finished else None,
+        reason=str(finished[-1].fields["reason"]) if finished else "not finished",
+        pass_rate_before=before,
+        pass_rate_after=after,
+        blind_pass_rate=next((float(event.fields["pass_rate"]) for event in reversed(story.of("blind"))), None),
+        updates=max((int(event.fields["update"]) + 1 for event in applied), default=0),
+        wall_s=_wall(story),
+        cpu_s=cpu_by_kind(story),
+        role_switches={
+            direction: sum(event.fields["direction"] == direction for event in story.of("switch"))
+            for direction in ("rollout_to_train", "train_to_rollout")
+        },
+        switch_s=_switch_medians(story.of("switch")),
+        satellites_joined_mid_batch=sum(int(event.fields["joined_mid_batch"]) for event in applied),
+        micro_batches_by_satellites_share=by_satellites / micro_batches if micro_batches else None,
+        calls_continued_elsewhere=int(_total(story, "calls_continued_elsewhere")),
+        executions=_executions(story),
+        tokens=_tokens(story),
+        evaluation_tokens={"sampled": int(_total(story, "sampled_eval")), "sampled_warm_start": int(_total(story, "sampled_warm"))},
+        max_logprob_gap=max((float(event.fields["gap"]) for event in accumulated), default=0.0),
+        on_policy_tokens=sum(int(event.fields["on_policy"]) for event in accumulated),
+        idle_s=dict(sorted(idle_by_reason(intervals(story.events, story.end)).items(), key=lambda item: -item[1])),
+        updates_with_lend_and_recall=_updates_with_both(story.of("lend", "recall", "applied")),
+        staleness=_staleness(story.of("group_ready")),
+        checkpoint=newest_checkpoint(story.folder.checkpoints, story.folder.root),
+    )
+
+
+def write_summary(story: Story) -> Summary:
+    """Write summary.json by rename."""
+    summary = summarize(story)
+    aside = story.folder.summary.with_name("summary.json.tmp")
+    aside.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
+    os.replace(aside, story.folder.summary)
+    return summary
+
+
+def closing_line(summary: Summary, report: Path) -> str:
+    """The last line that a run prints."""
+    lends = summary.role_switches["rollout_to_train"]
+    share = summary.micro_batches_by_satellites_share
+    parts = [
+        f"{summary.experiment}: pass rate {percent(summary.pass_rate_before)} -> {percent(summary.pass_rate_after)} on held-out tasks",
+        f"{summary.updates} updates",
+        f"{lends} lends",
+        f"{percent(share)} of micro-batches by satellites",
+        f"{summary.tokens['lost'] + summary.tokens['resampled']} tokens lost or resampled",
+        f"{summary.wall_s:.0f} s",
+        f"report: {report}",
+    ]
+    return ", ".join(parts)
+
+
+def percent(share: float | None) -> str:
+    """A fraction for people."""
+    return "-" if share is None else f"{100 * share:.1f} %"
+
+
+def newest_checkpoint(checkpoints: Path, root: Path) -> str | None:
+    """Path below the run folder of the newest checkpoint that is whole (its DONE is there)."""
+    whole = []
+    for marker in checkpoints.glob("*/DONE"):
+        lineage, _, step = marker.parent.name.partition(".")
+        if lineage.isdigit() and step.isdigit():
+            whole.append((int(lineage), int(step), marker.parent))
+    return str(max(whole)[2].relative_to(root)) if whole else None
+
+
+def _evaluations(story: Story) -> tuple[float | None, float | None]:
+    rates = {int(event.fields["slot"]): float(event.fields["pass_rate"]) for event in story.of("evaluation")}
+    after = [slot for slot in rates if slot > 0]
+    return rates.get(0), rates[max(after)] if after else None
+
+
+def _wall(story: Story) -> float:
+    """Seconds in which an attempt was alive; a pause between two attempts does not count."""
+    spans: dict[int, tuple[float, float]] = {}
+    for event in story.events:
+        first, last = spans.get(event.attempt, (event.time, event.time))
+        spans[event.attempt] = (min(first, event.time), max(last, event.time))
+    return sum(last - first for first, last in spans.values())
+
+
+def _switch_medians(switches: list[Event]) -> dict[str, dict[str, float]]:
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for event in switches:
+        steps: dict[str, float] = dict(event.fields["steps"])
+        by_step = seconds.setdefault(str(event.fields["direction"]), {})
+        for step, value in [*steps.items(), ("total", sum(steps.values()))]:
+            by_step.setdefault(step, []).append(float(value))
+    return {direction: {step: statistics.median(values) for step, values in steps.items()} for direction, steps in seconds.items()}
+
+
+def _executions(story: Story) -> dict[str, int]:
+    ended = [event for event in story.of("execution_ended") if event.fields["purpose"] == "train"]
+    states = {str(event.fields["execution"]): str(event.fields["state"]) for event in ended}
+    counts = {state: sum(seen == state for seen in states.values()) for state in STATES}
+    ready = _last_by(story.of("group_ready"), "group")
+    return counts | {"branching": sum(int(event.fields["branching"]) for event in ready)}
+
+
+def _tokens(story: Story) -> dict[str, int]:
+    gateways = list(story.status.gateways.values()) if story.status else []
+    ready = _last_by(story.of("group_ready"), "group")
+    tokens = {"sampled": int(_total(story, "sampled_train")), "trained": sum(int(event.fields["trained_tokens"]) for event in ready)}
+    return tokens | {name: sum(gateway.tokens.get(name, 0) for gateway in gateways) for name in TOKENS_OF_GATEWAYS}
+
+
+def _updates_with_both(events: list[Event]) -> int:
+    """Updates between whose predecessor and themselves at least one lend and one recall began."""
+    seen: set[str] = set()
+    updates: set[int] = set()
+    for event in events:
+        if event.kind == "applied":
+            if {"lend", "recall"} <= seen:
+                updates.add(int(event.fields["update"]))
+            seen = set()
+        else:
+            seen.add(event.kind)
+    return len(updates)
+
+
+def _staleness(ready: list[Event]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for event in _last_by(ready, "group"):
+        key = str(event.fields["staleness"])
+        counts[key] = counts.get(key, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: int(item[0])))
+
+
+def _last_by(events: list[Event], field: str) -> list[Event]:
+    """The last event of each value of `field`: a batch that is done again after a loss counts once."""
+    last: dict[Any, Event] = {event.fields[field]: event for event in events}
+    return sorted(last.values(), key=lambda event: event.time)
+
+
+def _total(story: Story, name: str) -> float:
+    return story.status.totals.get(name, 0.0) if story.status else 0.0
