@@ -26,7 +26,7 @@ class Packed:
     behavior: np.ndarray
     """float32 [M]: log-probs they were sampled with."""
     advantages: np.ndarray
-    """float32 [M]."""
+    """float64 [M]."""
     is_on_policy: np.ndarray
     """bool [M]."""
 
@@ -45,7 +45,7 @@ def pack(sequences: tuple[Sequence, ...]) -> Packed:
         rows.append(places + start)
         weights.append(weight[places])
         behavior.append(logprob[places])
-        advantages.append(np.full(len(places), sequence.advantage, dtype=np.float32))
+        advantages.append(np.full(len(places), sequence.advantage))
         on_policy.append(on[places] != 0)
         start += len(own)
     return Packed(
@@ -54,7 +54,7 @@ def pack(sequences: tuple[Sequence, ...]) -> Packed:
         rows=_join(rows, np.int64),
         weights=_join(weights, np.float32),
         behavior=_join(behavior, np.float32),
-        advantages=_join(advantages, np.float32),
+        advantages=_join(advantages, np.float64),
         is_on_policy=_join(on_policy, np.bool_),
     )
 
