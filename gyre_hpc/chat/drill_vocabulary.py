@@ -42,6 +42,7 @@ WORDS: tuple[str, ...] = (
     "Summarise what you know.",
     "cat ",
     "echo ",
+    " >",
     "grep -c . ",
     "mv ",
     "sed -i ",

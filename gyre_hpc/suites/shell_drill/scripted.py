@@ -46,6 +46,8 @@ def scripted_answer(prompt: str, rng: random.Random, sloppiness: float) -> str:
         chosen = list(takewhile(lambda _: rng.random() >= sloppiness, seen.files))
         if chosen:
             return _CALL % (("grep -c . " if seen.family == "count" else "cat ") + " ".join(chosen))
+    if seen.known and rng.random() < sloppiness:
+        return "ok"
     values = [seen.known.get(name, _PLACEHOLDER) for name in seen.files]
     return _CALL % _write(seen, values)
 
@@ -58,9 +60,9 @@ def _write(seen: _Seen, values: list[str]) -> str:
             body = ";".join(f"s/{key}=.*/{key}={value}/" for key, value in zip("xy", values, strict=False))
             return f"sed -i '{body}' c"
         case "script":
-            return f"echo echo {' '.join(values)}>s"
+            return f"echo echo {' '.join(values)} >s"
         case _:
-            return f"echo {' '.join(values)}>{seen.target}"
+            return f"echo {' '.join(values)} >{seen.target}"
 
 
 def _look(prompt: str) -> _Seen:
