@@ -1,0 +1,364 @@
+"""What every engine keeps, whatever its kind: SGLang's surface, the gate, exact continuation."""
+
+import asyncio
+import itertools
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.fakes.engine_rig import LONG, TOKEN, V0, V1, Rig, run, until
+
+KINDS = ["embedded", "timed", "scripted"]
+COMPUTING = ["embedded", "timed"]
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
+
+
+def logprobs_of(answer: dict[str, Any]) -> list[float]:
+    return [entry[0] for entry in answer["meta_info"]["output_token_logprobs"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_answers_have_sglangs_names_and_shapes(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        answer = await rig.generate(PROMPT, 12, rid="r1")
+        meta = answer["meta_info"]
+        assert len(answer["output_ids"]) == 12
+        assert meta["id"] == "r1"
+        assert meta["finish_reason"] == {"type": "length", "length": 12}
+        assert (meta["prompt_tokens"], meta["completion_tokens"], meta["cached_tokens"]) == (len(PROMPT), 12, 0)
+        assert [entry[1] for entry in meta["output_token_logprobs"]] == answer["output_ids"]
+        assert meta["output_token_logprobs_length"] == 12
+        assert meta["weight_version"] == meta["oldest_kv_version"] == str(V0)
+        assert meta["weight_versions"] == [{"version": str(V0), "start": 0, "end": 12}]
+        assert meta["e2e_latency"] >= 0
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_path_wants_the_run_token(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        for headers in ({}, {"Authorization": "Bearer wrong"}, {"Authorization": TOKEN}):
+            async with aiohttp.ClientSession(headers=headers) as stranger:
+                async with stranger.post(rig.url + "/generate", json=rig.body(PROMPT, 4)) as response:
+                    assert response.status == 401
+                async with stranger.get(rig.url + "/server_info") as response:
+                    assert response.status == 401
+        assert rig.engine.counters()["sampled"] == 0
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closed_gate_answers_409_with_the_term_and_parks_nothing(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        rig.engine.close_admission(7)
+        status, answer = await rig.post("/generate", rig.body(PROMPT, 4))
+        assert (status, answer) == (409, {"error": "admission closed", "term": 7})
+        assert rig.engine.num_live() == 0
+        rig.engine.open_admission(8)
+        status, answer = await rig.post("/generate", rig.body(PROMPT, 4), **{"X-Gyre-Term": "1"})
+        assert (status, answer["term"]) == (409, 8)
+        status, _ = await rig.post("/generate", rig.body(PROMPT, 4), **{"X-Gyre-Term": "8"})
+        assert status == 200
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_gate_that_closes_lets_taken_calls_end(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, 60))
+        rig.engine.close_admission(2)
+        assert (await rig.post("/generate", rig.body(PROMPT, 4)))[0] == 409
+        await rig.go_on()
+        status, answer = await task
+        assert (status, len(answer["output_ids"])) == (200, 60)
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_abort_keeps_the_tokens_and_a_continuation_draws_what_would_have_come(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, LONG, rid="long"))
+        assert (await rig.post("/abort_request", {"rid": "long"}))[0] == 200
+        status, cut = await task
+        kept = cut["output_ids"]
+        assert status == 200
+        assert cut["meta_info"]["finish_reason"]["type"] == "abort"
+        assert 20 <= len(kept) == len(logprobs_of(cut)) < LONG
+        total = len(kept) + 40
+        await rig.go_on()
+        rest_task = asyncio.create_task(rig.generate(PROMPT + kept, 40, position=len(kept)))
+        whole_task = asyncio.create_task(rig.generate(PROMPT, total))
+        await until(lambda: rig.engine.num_live() == 2 or rest_task.done())
+        await rig.go_on()
+        rest, whole = await rest_task, await whole_task
+        assert kept + rest["output_ids"] == whole["output_ids"]
+        assert logprobs_of(cut) + logprobs_of(rest) == pytest.approx(logprobs_of(whole), abs=1e-5)
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_key_or_position_draws_other_tokens(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        one = (await rig.generate(PROMPT, 30))["output_ids"]
+        assert (await rig.generate(PROMPT, 30))["output_ids"] == one
+        assert (await rig.generate(PROMPT, 30, key="bb"))["output_ids"] != one
+        if kind != "scripted":
+            assert (await rig.generate(PROMPT, 30, position=1))["output_ids"] != one
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_streams_say_what_the_whole_answer_says(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        whole = await rig.generate(PROMPT, 40)
+        cumulative = await rig.stream(PROMPT, 40)
+        assert cumulative[-1]["output_ids"] == whole["output_ids"]
+        assert logprobs_of(cumulative[-1]) == pytest.approx(logprobs_of(whole), abs=1e-5)
+        assert cumulative[-1]["meta_info"]["finish_reason"] == whole["meta_info"]["finish_reason"]
+        for before, after in itertools.pairwise(cumulative):
+            assert after["output_ids"][: len(before["output_ids"])] == before["output_ids"]
+            assert before["meta_info"]["finish_reason"] is None
+
+        deltas = await rig.stream(PROMPT, 40, incremental=True)
+        assert [i for d in deltas for i in d["output_ids"]] == whole["output_ids"]
+        assert [p for d in deltas for p in logprobs_of(d)] == pytest.approx(logprobs_of(whole), abs=1e-5)
+        place = 0
+        for delta in deltas:
+            assert delta["output_start"] == place
+            place += len(delta["output_ids"])
+            assert delta["meta_info"]["completion_tokens"] == place
+            if delta["output_ids"]:
+                assert delta["meta_info"]["weight_versions"][-1]["end"] == place
+        if kind != "scripted":
+            assert len(deltas) >= 2
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_token_ends_the_call_and_stays_in_the_output(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        free = (await rig.generate(PROMPT, 40))["output_ids"]
+        stop = free[17]
+        first = free.index(stop)
+        answer = await rig.generate(PROMPT, 40, stop_token_ids=[stop])
+        assert answer["output_ids"] == free[: first + 1]
+        assert answer["meta_info"]["finish_reason"] == {"type": "stop", "matched": stop}
+        ignored = await rig.generate(PROMPT, 40, stop_token_ids=[stop], ignore_eos=True)
+        assert ignored["output_ids"] == free
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_concurrent_calls_get_what_each_gets_alone(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        prompts = [[n, *PROMPT, n, n + 1] for n in range(6)]
+        alone = [(await rig.generate(p, 20 + n, key=f"0{n}"))["output_ids"] for n, p in enumerate(prompts)]
+        await rig.post("/flush_cache")
+        together = await asyncio.gather(*(rig.generate(p, 20 + n, key=f"0{n}") for n, p in enumerate(prompts)))
+        assert [answer["output_ids"] for answer in together] == alone
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_abort_all_answers_every_call_with_its_tokens(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        tasks = await rig.begin(rig.body(PROMPT, LONG), rig.body(PROMPT[::-1], LONG, stream=True))
+        rig.engine.close_admission(2)
+        assert await rig.engine.abort_all() == 2
+        assert rig.engine.num_live() == 0
+        (status, answer), (stream_status, stream) = await asyncio.gather(*tasks)
+        assert (status, stream_status) == (200, 200)
+        assert answer["meta_info"]["finish_reason"]["type"] == "abort"
+        assert answer["output_ids"]
+        assert stream.rstrip().endswith("data: [DONE]")
+        await rig.engine.sleep()
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sleep_refuses_while_calls_are_live(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, LONG))
+        with pytest.raises(AssertionError, match="1 live"):
+            await rig.engine.sleep()
+        await rig.engine.abort_all()
+        await task
+        rig.engine.close_admission(2)
+        (slept,) = await rig.engine.sleep()
+        assert slept.used == 0
+        (woke,) = await rig.engine.wake(V1)
+        assert woke.rank == slept.rank == 0
+        rig.engine.open_admission(3)
+        await rig.go_on()
+        task = asyncio.create_task(rig.generate(PROMPT, 5))
+        await until(lambda: bool(rig.engine.num_live()) or task.done())
+        await rig.go_on()
+        assert (await task)["meta_info"]["weight_version"] == str(V1)
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_client_that_leaves_aborts_its_call(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, LONG, rid="left"))
+        call = rig.engine.book.of_rid("left")
+        assert call is not None
+        task.cancel()
+        await call.gone.wait()
+        assert rig.engine.num_live() == 0
+        rig.engine.close_admission(2)
+        await rig.engine.sleep()
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"input_ids": []}, "input_ids"),
+        ({"input_ids": [1] * 2048}, "is longer than the model's context length"),
+        ({"input_ids": [64]}, "input_ids"),
+        ({"input_ids": [-1]}, "input_ids"),
+        ({"input_ids": "text"}, "input_ids"),
+        ({"sampling_params": {"temperature": -1}}, "temperature"),
+        ({"sampling_params": {"top_p": 0}}, "top_p"),
+        ({"sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
+        ({"sampling_params": {"custom_params": {"key": "xyz"}}}, "key"),
+        ({"sampling_params": {"custom_params": {"position": -1}}}, "position"),
+    ],
+)
+def test_a_wrong_request_gets_400_and_the_reason(kind: str, change: dict[str, Any], words: str) -> None:
+    async def test(rig: Rig) -> None:
+        status, answer = await rig.post("/generate", rig.body(PROMPT, 4) | change)
+        assert status == 400
+        assert words in answer["error"]["message"]
+        assert rig.engine.num_live() == 0
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_live_rid_cannot_be_taken_twice(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, 60, rid="same"))
+        assert (await rig.post("/generate", rig.body(PROMPT, 4, rid="same")))[0] == 400
+        await rig.go_on()
+        assert len((await task)[1]["output_ids"]) == 60
+
+    run(kind, test, held=True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_answer_never_outgrows_the_context(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        answer = await rig.generate([1] * 2040, 500)
+        assert len(answer["output_ids"]) == 8
+        assert answer["meta_info"]["finish_reason"] == {"type": "length", "length": 8}
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", COMPUTING)
+@pytest.mark.parametrize("keep_kv", [False, True])
+def test_a_weight_update_takes_effect_at_the_recorded_token(kind: str, keep_kv: bool) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, 200))
+        await rig.engine.update_weights(V1)
+        await rig.go_on()
+        _, answer = await task
+        old, new = answer["meta_info"]["weight_versions"]
+        assert (old["version"], old["start"], new["version"], new["end"]) == (str(V0), 0, str(V1), 200)
+        assert 20 <= old["end"] == new["start"] < 200
+        assert len(answer["output_ids"]) == 200
+        assert answer["meta_info"]["num_retractions"] == (0 if keep_kv else 1)
+
+    run(kind, test, keep_kv=keep_kv)
+
+
+@pytest.mark.parametrize("kind", COMPUTING)
+@pytest.mark.parametrize("mode", ["in_place", "retract", "abort"])
+def test_a_paused_engine_goes_on_or_ends_as_the_mode_says(kind: str, mode: str) -> None:
+    async def test(rig: Rig) -> None:
+        undisturbed = (await rig.generate(PROMPT, 120))["output_ids"]
+        await rig.post("/flush_cache")
+        (task,) = await rig.begin(rig.body(PROMPT, 120))
+        assert (await rig.post("/pause_generation", {"mode": mode}))[0] == 200
+        stood_at = rig.engine.counters()["sampled"]
+        if mode != "abort":
+            assert not task.done()
+            assert (await rig.post("/flush_cache"))[0] == 400
+        assert rig.engine.counters()["sampled"] == stood_at
+        await rig.post("/continue_generation")
+        await rig.go_on()
+        _, answer = await task
+        expected = undisturbed[: len(answer["output_ids"])] if mode == "abort" else undisturbed
+        assert answer["output_ids"] == expected
+        assert answer["meta_info"]["finish_reason"]["type"] == ("abort" if mode == "abort" else "length")
+        assert answer["meta_info"]["num_retractions"] == (1 if mode == "retract" else 0)
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", COMPUTING)
+def test_a_second_turn_finds_the_first_ones_pages(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        first = await rig.generate(PROMPT, 30)
+        second = await rig.generate(PROMPT + first["output_ids"] + [7, 7], 5)
+        known = len(PROMPT) + 29
+        assert second["meta_info"]["cached_tokens"] == known // 8 * 8
+        assert (await rig.post("/flush_cache"))[0] == 200
+        assert (await rig.generate(PROMPT + first["output_ids"], 5))["meta_info"]["cached_tokens"] == 0
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", COMPUTING)
+def test_more_calls_than_rows_and_pages_all_end(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        answers = await asyncio.gather(*(rig.generate([n, *PROMPT], 300, key=f"0{n}") for n in range(8)))
+        assert all(len(answer["output_ids"]) == 300 for answer in answers)
+        _, loads = await rig.get("/v1/loads")
+        assert loads["loads"][0]["num_used_tokens"] == 0
+        assert (await rig.generate([0, *PROMPT], 300, key="00"))["output_ids"] == answers[0]["output_ids"]
+
+    run(kind, test, kv_tokens=2048, max_batch=7)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_engine_tells_about_itself(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        assert (await rig.get("/health"))[0] == 200
+        _, server = await rig.get("/server_info")
+        assert (server["engine"], server["term"], server["admission_open"]) == (kind, 1, True)
+        _, model = await rig.get("/model_info")
+        assert (model["weight_version"], model["context_length"]) == (str(V0), 2048)
+        _, loads = await rig.get("/v1/loads")
+        assert loads["loads"][0]["num_running_reqs"] == 0
+        await rig.generate(PROMPT, 9)
+        assert rig.engine.counters()["sampled"] == 9
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_update_weight_version_changes_what_is_served(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        status, _ = await rig.post("/update_weight_version", {"new_version": str(V1), "abort_all_requests": False})
+        assert status == 200
+        assert (await rig.generate(PROMPT, 3))["meta_info"]["weight_version"] == str(V1)
+        assert (await rig.post("/update_weight_version", {"new_version": "newest"}))[0] == 400
+
+    run(kind, test)
