@@ -1,0 +1,122 @@
+"""The one writer of a shard's journal: group commit, segments, and a failed write that fails everything behind it too.
+
+File names: journal/<shard>-<attempt>-<segment>.gyj. Each start of the shard begins a new segment; nothing is appended to a
+file that may end in a torn record. Records that wait while the disk works are written together and share one fdatasync.
+"""
+
+import asyncio
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gyre_hpc.protocol.journal import Record
+from gyre_hpc.shell.log import as_storage_error
+from gyre_hpc.trajectory.segment import frame, header, read_records
+
+Done = Callable[[Exception | None], None]
+
+
+def segments(folder: Path, shard: str, attempt: int) -> list[Path]:
+    """Segments of this shard and attempt, oldest first."""
+    return sorted(folder.glob(f"{shard}-{attempt}-*.gyj"))
+
+
+def read_journal(folder: Path, shard: str, attempt: int) -> tuple[Record, ...]:
+    """Every whole record, in order. Raises DamagedSegment for damage that is not a torn end."""
+    records: list[Record] = []
+    for path in segments(folder, shard, attempt):
+        records += read_records(path.read_bytes())[0]
+    return tuple(records)
+
+
+class JournalWriter:
+    """Has MachineLog's surface: append(record, done), close()."""
+
+    def __init__(self, folder: Path, shard: str, attempt: int, *, fsync: bool = True, segment_bytes: int = 64 << 20) -> None:
+        self._folder, self._stem = folder, f"{shard}-{attempt}"
+        self._fsync, self._segment_bytes = fsync, segment_bytes
+        known = segments(folder, shard, attempt)
+        self._segment = int(known[-1].stem.rpartition("-")[2]) + 1 if known else 0
+        self._fd = -1
+        self._size = 0
+        self._waiting: list[tuple[bytes, Done]] = []
+        self._task: asyncio.Task[None] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+
+    def append(self, record: Record, done: Done) -> None:
+        """Write `record`; `done(None)` once durable, `done(error)` if it could not be written."""
+        self._waiting.append((frame(record), done))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._drain())
+
+    def close(self) -> None:
+        """Wait for the write under way and close the file."""
+        self._thread.shutdown(wait=True)
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    async def _drain(self) -> None:
+        loop = asyncio.get_running_loop()
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting, []
+                outcome = None
+                try:
+                    await loop.run_in_executor(self._thread, self._write, b"".join(framed for framed, _ in batch))
+                except OSError as error:
+                    outcome = as_storage_error(error)
+                    # What waits behind must not become durable before what just failed.
+                    batch, self._waiting = batch + self._waiting, []
+                for _, done in batch:
+                    done(outcome)
+        finally:
+            self._task = None
+
+    def _write(self, data: bytes) -> None:
+        if self._fd < 0 or self._size >= self._segment_bytes:
+            self._begin_segment()
+        try:
+            _write_all(self._fd, data)
+            if self._fsync:
+                os.fdatasync(self._fd)
+        except OSError:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+            raise
+        self._size += len(data)
+
+    def _begin_segment(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / f"{self._stem}-{self._segment:06d}.gyj"
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(fd, header())
+            if self._fsync:
+                os.fdatasync(fd)
+                _sync_folder(self._folder)
+        except OSError:
+            os.close(fd)
+            path.unlink()
+            raise
+        self._segment += 1
+        self._fd, self._size = fd, len(header())
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(fd, view) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    """The name of a new file is durable only with its folder."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

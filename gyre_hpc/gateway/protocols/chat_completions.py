@@ -1,0 +1,175 @@
+"""OpenAI Chat Completions, streaming and not.
+
+What we cannot honour is refused by the name of its field, never ignored in silence; what has no effect on the answer
+(user, metadata, ...) is accepted. Sampling parameters are recorded; the configured ones are used.
+"""
+
+from typing import Any
+
+import msgspec
+import orjson
+
+from gyre_hpc.chat.base import Answer, ToolCall
+from gyre_hpc.gateway.protocols.base import ChatRequest, Head, Protocol, RequestError, Usage
+from gyre_hpc.gateway.protocols.chat_messages import WireMessage, WireTool, to_message, to_tool
+
+_VOLATILE = frozenset(
+    [
+        "messages",
+        "stream",
+        "stream_options",
+        "metadata",
+        "user",
+        "safety_identifier",
+        "prompt_cache_key",
+        "prompt_cache_retention",
+        "store",
+        "service_tier",
+    ]
+)
+"""Not part of a call's identity (messages are, digested one by one)."""
+_SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty")
+_REFUSED: dict[str, tuple[Any, ...]] = {
+    "n": (None, 1),
+    "logprobs": (None, False),
+    "top_logprobs": (None, 0),
+    "response_format": (None, {"type": "text"}),
+    "stop": (None, [], ""),
+    "logit_bias": (None, {}),
+    "functions": (None, []),
+    "function_call": (None, "none"),
+    "modalities": (None, ["text"]),
+    "audio": (None,),
+    "prediction": (None,),
+    "web_search_options": (None,),
+    "tool_choice": (None, "auto", "none"),
+}
+"""Field -> the values it may have."""
+
+
+class _StreamOptions(msgspec.Struct):
+    include_usage: bool | None = None
+
+
+class _Body(msgspec.Struct):
+    messages: list[WireMessage]
+    model: str = ""
+    tools: list[WireTool] | None = None
+    stream: bool | None = None
+    stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    seed: int | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+
+
+class ChatCompletions(Protocol):
+    """POST /v1/chat/completions."""
+
+    def parse(self, body: bytes) -> ChatRequest:
+        raw, asked = _decode(body)
+        for field, allowed in _REFUSED.items():
+            if raw.get(field) not in allowed:
+                raise RequestError(
+                    f"{field}={str(raw[field])[:80]}: not supported here; leave it out", field=field, code="unsupported_value"
+                )
+        if not asked.messages:
+            raise RequestError("messages=[]: give at least one message", field="messages")
+        tools = () if raw.get("tool_choice") == "none" else tuple(map(to_tool, raw.get("tools") or ()))
+        return ChatRequest(
+            body=raw,
+            identity=orjson.dumps({key: value for key, value in raw.items() if key not in _VOLATILE}, option=orjson.OPT_SORT_KEYS),
+            messages=tuple(to_message(message, place) for place, message in enumerate(asked.messages)),
+            tools=tools,
+            requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},
+            max_new_tokens=_limit(asked),
+            stream=bool(asked.stream),
+            model=asked.model,
+            with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
+        )
+
+    def whole(self, head: Head, answer: Answer, finish: str, usage: Usage) -> bytes:
+        message: dict[str, Any] = {"role": "assistant", "content": answer.content or (None if answer.tool_calls else "")}
+        if answer.tool_calls:
+            message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
+        return orjson.dumps(_head(head, "chat.completion") | {"choices": [choice], "usage": _usage(usage)})
+
+    def opening(self, head: Head) -> bytes:
+        return _chunk(head, {"role": "assistant", "content": ""})
+
+    def text(self, head: Head, text: str) -> bytes:
+        return _chunk(head, {"content": text})
+
+    def closing(self, head: Head, answer: Answer, finish: str, usage: Usage | None) -> bytes:
+        events = self.text(head, answer.content) if answer.content else b""
+        if answer.tool_calls:
+            events += _chunk(head, {"tool_calls": [{"index": place} | _tool_call(call) for place, call in enumerate(answer.tool_calls)]})
+        events += _chunk(head, {}, finish)
+        if usage is not None:
+            events += _event(_head(head, "chat.completion.chunk") | {"choices": [], "usage": _usage(usage)})
+        return events + b"data: [DONE]\n\n"
+
+    def error(self, error: RequestError) -> bytes:
+        kind = "invalid_request_error" if error.status < 500 else "server_error"
+        return orjson.dumps({"error": {"message": error.text, "type": kind, "param": error.field or None, "code": error.code}})
+
+    def error_event(self, error: RequestError) -> bytes:
+        return b"data: " + self.error(error) + b"\n\n"
+
+
+def models_body(model: str) -> bytes:
+    """GET /v1/models: the one model there is."""
+    return orjson.dumps({"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": "gyre_hpc"}]})
+
+
+def _decode(body: bytes) -> tuple[dict[str, Any], _Body]:
+    try:
+        raw = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise RequestError(f"body is not JSON: {error}", field="body", code="invalid_json") from None
+    if not isinstance(raw, dict):
+        raise RequestError("body: give a JSON object", field="body", code="invalid_json")
+    try:
+        return raw, msgspec.convert(raw, _Body)
+    except msgspec.ValidationError as error:
+        text = str(error)
+        raise RequestError(text, field=text.rpartition("`$")[2].strip("`.")) from None
+
+
+def _limit(asked: _Body) -> int:
+    for name in ("max_completion_tokens", "max_tokens"):
+        limit = getattr(asked, name)
+        if limit is not None:
+            if limit < 1:
+                raise RequestError(f"{name}={limit}: make it at least 1", field=name)
+            return int(limit)
+    return 0
+
+
+def _head(head: Head, kind: str) -> dict[str, Any]:
+    return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+
+
+def _tool_call(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+
+
+def _usage(usage: Usage) -> dict[str, int]:
+    total = usage.prompt_tokens + usage.completion_tokens
+    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": total}
+
+
+def _chunk(head: Head, delta: dict[str, Any], finish: str | None = None) -> bytes:
+    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
+    return _event(_head(head, "chat.completion.chunk") | {"choices": [choice]})
+
+
+def _event(value: dict[str, Any]) -> bytes:
+    return b"data: " + orjson.dumps(value) + b"\n\n"

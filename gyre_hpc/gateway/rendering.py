@@ -1,0 +1,33 @@
+"""Render, Parse and MeasureCpu, in the loop's thread: a suffix costs tens of microseconds."""
+
+import resource
+from collections.abc import Callable
+from typing import Any
+
+from gyre_hpc.chat.base import Answer, ChatFormat
+from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
+from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
+
+Progress = Callable[[Any], None]
+
+
+class Rendering:
+    """The chat format as actions."""
+
+    def __init__(self, chat_format: ChatFormat) -> None:
+        self._format = chat_format
+
+    async def render(self, key: str, action: Render, progress: Progress) -> bytes:
+        """Packed ids. Whatever the format raises means that it does not take these messages."""
+        if action.ended is None:
+            return pack_ids(self._format.render(action.messages, action.tools))
+        return pack_ids(self._format.render_suffix(action.messages, ended=action.ended))
+
+    async def parse(self, key: str, action: Parse, progress: Progress) -> Answer:
+        return self._format.parse(unpack_ids(action.ids).tolist())
+
+
+async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:
+    """CPU seconds of this process so far, user and system."""
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime

@@ -1,0 +1,109 @@
+"""Assembles one gateway shard: journal, machine, host, surface. Used by the process main and by tests in one process."""
+
+import errno
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from gyre_hpc.chat import create_chat_format
+from gyre_hpc.clock import monotonic_s, unix_s
+from gyre_hpc.gateway.connections import Connections
+from gyre_hpc.gateway.engine_client import EngineClient
+from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal
+from gyre_hpc.gateway.rendering import Rendering, measure_cpu
+from gyre_hpc.gateway.surface import HarnessSurface
+from gyre_hpc.harnesses import create_harness
+from gyre_hpc.machines.base import Restarted
+from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
+from gyre_hpc.machines.call.actions import EngineAttempt, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
+from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.shell.arguments import Birth
+from gyre_hpc.shell.host import Host, NoteSink
+from gyre_hpc.shell.log import MachineLog
+
+
+class Gateway:
+    """One shard, running. Lifecycle: start() -> serve until host.ended -> close()."""
+
+    def __init__(self, birth: Birth, note: NoteSink, pid: int) -> None:
+        config = birth.config
+        self._birth, self._pid = birth, pid
+        self._chat_format = create_chat_format(config.model.tokenizer, config.model.template)
+        self._engines = EngineClient(birth.run_token)
+        self._connections = Connections()
+        rendering = Rendering(self._chat_format)
+        journal, folder = config.journal, birth.folder
+        self._records = read_journal(folder.journal, birth.name, birth.attempt)
+        writer = JournalWriter(folder.journal, birth.name, birth.attempt, fsync=journal.fsync, segment_bytes=journal.segment_bytes)
+        self.host = Host(
+            name=birth.name,
+            attempt=birth.attempt,
+            run_token=birth.run_token,
+            addresses=birth.addresses,
+            actions={
+                EngineAttempt: self._engines.attempt,
+                Render: rendering.render,
+                Parse: rendering.parse,
+                MeasureCpu: measure_cpu,
+                KeepAlive: self._connections.keep_alive,
+                Say: self._connections.say,
+                Reply: self._connections.reply,
+                Refuse: self._connections.refuse,
+            },
+            note=note,
+            # The journal is this machine's log: the same append(record, done), other framing.
+            machine_log=cast(MachineLog, writer),
+            record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
+            max_body_bytes=config.gateway.max_body_bytes,
+        )
+        self._note: NoteSink = note
+
+    async def start(self) -> str:
+        """Listen, rebuild the machine from the journal; return the base URL."""
+        birth, config = self._birth, self._birth.config
+        surface = HarnessSurface(
+            run_token=birth.run_token,
+            model=config.model.path or f"gyre-{config.experiment}",
+            harness=create_harness(config.harness.name),
+            connections=self._connections,
+            tell=self.host.tell,
+        )
+        surface.add_to(self.host.app)
+        url = await self._bind()
+        settings = GatewaySettings.of(
+            config,
+            register=Register(process=birth.name, incarnation=birth.incarnation, url=url, pid=self._pid),
+            clock_offset_s=unix_s() - monotonic_s(),
+            stop_ids=self._chat_format.stop_ids,
+        )
+        self.host.run(GatewayMachine(settings), Restarted(self._records))
+        self._records = ()
+        return url
+
+    async def close(self) -> None:
+        await self.host.close()
+        await self._engines.close()
+
+    async def _bind(self) -> str:
+        """The port of the shard's last start if there was one: harnesses hold its URL."""
+        birth, interface = self._birth, self._birth.config.network.interface
+        kept = port_file(birth)
+        port = int(kept.read_text()) if kept.exists() else 0
+        try:
+            url = await self.host.bind(interface, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or port == 0:
+                raise
+            facts: Mapping[str, Any] = {"port": port, "reason": "taken by somebody else; running harnesses will not find this shard again"}
+            self._note("port_lost", facts)
+            url = await self.host.bind(interface, 0)
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        aside = kept.with_suffix(".tmp")
+        aside.write_text(url.rpartition(":")[2])
+        aside.replace(kept)
+        return url
+
+
+def port_file(birth: Birth) -> Path:
+    """state/<shard>-<attempt>.port: where this shard listens, kept over its restarts within an attempt."""
+    return birth.folder.root / "state" / f"{birth.name}-{birth.attempt}.port"

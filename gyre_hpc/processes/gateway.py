@@ -1,0 +1,35 @@
+"""`python -m gyre_hpc.processes.gateway`: one gateway shard, started by the supervisor. Never loads torch."""
+
+import asyncio
+import logging
+import os
+import sys
+
+from gyre_hpc.gateway.run import Gateway
+from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.lifetime import end_with_parent
+
+
+async def serve(birth: Birth) -> None:
+    """Until the parent goes, a signal comes, or a newer attempt of the run lives."""
+    events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    gateway = Gateway(birth, events.note, os.getpid())
+    end_with_parent(gateway.host.end)
+    try:
+        await gateway.start()
+        reason = await gateway.host.ended
+        events.note("process_ended", {"reason": reason})
+    finally:
+        await gateway.close()
+        events.close()
+
+
+def main(argv: list[str] | None = None) -> int:
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    asyncio.run(serve(read_birth(argv)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
