@@ -32,6 +32,11 @@ def register_rendezvous(interface: str) -> None:
     from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler
 
+    class BoundBackend(C10dRendezvousBackend):
+        @property
+        def name(self) -> str:
+            return RENDEZVOUS
+
     def create(params: RendezvousParameters) -> RendezvousHandler:
         listener = bound_socket(interface)
         port = listener.getsockname()[1]
@@ -39,7 +44,7 @@ def register_rendezvous(interface: str) -> None:
             interface, port, is_master=True, timeout=_STORE_DEADLINE, wait_for_workers=False,
             multi_tenant=True, master_listen_fd=listener.detach(),
         )  # fmt: skip
-        return create_handler(store, C10dRendezvousBackend(store, params.run_id), params)
+        return create_handler(store, BoundBackend(store, params.run_id), params)
 
     rendezvous_handler_registry.register(RENDEZVOUS, create)
 

@@ -44,12 +44,13 @@ class Commands:
     def _rendezvous(self, cell: str, incarnation: int, tail: list[str]) -> Command:
         interface = self.config.network.interface
         run_name = self.run.rstrip("/").rpartition("/")[2]
+        # Without the -- argparse would take the tail for torchrun's own options.
         argv = [
             sys.executable, "-m", f"{MODULES}.cell_agent", "--interface", interface,
             "--nnodes", "1", "--nproc-per-node", str(self.config.cluster.ranks_per_cell),
             "--rdzv-backend", "gyre_c10d", "--rdzv-endpoint", f"{interface}:0", "--local-addr", interface,
             "--rdzv-id", f"{run_name}-{self.attempt}-{cell}-{incarnation}",
-            "--max-restarts", "0", "-m", *tail,
+            "--max-restarts", "0", "--shutdown-timeout", "8", "-m", "--", *tail,
         ]  # fmt: skip
         # Without it a rendezvous that grows hangs in torch 2.13: rank 0 keeps the address of the first round.
         return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})

@@ -55,6 +55,22 @@ def descendants(pid: int) -> set[int]:
     return {child for child in found if is_alive(child)}
 
 
+def wait_dead(pids: set[int], within_s: float = 40.0) -> None:
+    """Until none of them lives; the failure shows what is left of them."""
+    limit = time.monotonic() + within_s
+    while left := [pid for pid in pids if is_alive(pid)]:
+        if time.monotonic() > limit:
+            raise AssertionError(f"still alive after {within_s} s: {[_portrait(pid) for pid in left]}")
+        time.sleep(0.02)
+
+
+def _portrait(pid: int) -> str:
+    folder = Path(f"/proc/{pid}")
+    wanted = ("State", "PPid", "SigBlk", "SigIgn", "SigCgt", "SigPnd", "ShdPnd", "Threads")
+    status = [line for line in (folder / "status").read_text().splitlines() if line.startswith(wanted)]
+    return f"{pid} {(folder / 'cmdline').read_bytes()!r} {status} {(folder / 'wchan').read_text()}"
+
+
 class LiveRun:
     """Use as a context manager; whatever it started is dead after it."""
 

@@ -12,7 +12,7 @@ from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKi
 from gyre_hpc.machines.supervision import SUPERSEDED
 from gyre_hpc.protocol.supervision import FinishRun, RestartCell, SetAside
 from gyre_hpc.supervisor.attempts import end_of
-from tests.fakes.live_run import LiveRun, descendants, is_alive, wait_for
+from tests.fakes.live_run import LiveRun, descendants, is_alive, wait_dead, wait_for
 
 
 def quick_config(**cluster: object) -> Config:
@@ -22,10 +22,6 @@ def quick_config(**cluster: object) -> Config:
         engine=EngineConfig(kind=EngineKind.timed),
         trainer=TrainerConfig(kind=TrainerKind.timed),
     )
-
-
-def wait_dead(pids: set[int]) -> None:
-    wait_for(lambda: not [pid for pid in pids if is_alive(pid)], f"end of {pids}")
 
 
 def test_killing_the_supervisor_leaves_no_process_and_no_half_written_file(tmp_path: Path):

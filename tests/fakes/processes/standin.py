@@ -1,10 +1,12 @@
 """A process main that only registers: stands for controller, gateway, runner and cell in tests of the supervisor.
 
-A file `refuse-<name>` in the run folder makes it end with the exit code written in it, `deaf-<name>` makes it never
-register, `stubborn-<name>` makes it ignore SIGTERM.
+A file `refuse-<name>` in the run folder makes it end with the exit code written in it, `stubborn-<name>` makes it ignore
+SIGTERM. Under torchrun only rank 0 registers, and each rank writes `world-<name>-<rank>` once its
+end is tied to its parent's.
 """
 
 import asyncio
+import os
 import signal
 import sys
 
@@ -27,8 +29,6 @@ class OnlyMember(Machine):
 
 
 async def live(birth: Birth) -> None:
-    import os
-
     host = Host(
         name=birth.name,
         attempt=birth.attempt,
@@ -42,10 +42,19 @@ async def live(birth: Birth) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     else:
         end_with_parent(host.end)
-    if not (birth.folder.root / f"deaf-{birth.name}").exists():
+    write_world(birth)
+    if os.environ.get("RANK", "0") == "0":
         host.run(OnlyMember(Register(birth.name, birth.incarnation, url, os.getpid())), Restarted())
     await host.ended
     await host.close()
+    (birth.folder.root / f"ended-{birth.name}-{birth.incarnation}").touch()
+
+
+def write_world(birth: Birth) -> None:
+    rank = os.environ.get("RANK")
+    if rank is not None:
+        world = f"{rank} {os.environ['WORLD_SIZE']} {os.environ.get('MASTER_ADDR', '')}".strip()
+        (birth.folder.root / f"world-{birth.name}-{rank}").write_text(world)
 
 
 def main() -> int:
