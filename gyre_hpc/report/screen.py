@@ -22,30 +22,34 @@ def screen(status: Status, news: list[str]) -> RenderableType:
     if news:
         parts.append(Text("\n".join(news), style="dim"))
     title = f"{status.experiment} · attempt {status.attempt} · {PHASES.get(status.phase, status.phase)}"
-    return Panel(Group(*parts), title=title, title_align="left")
+    return Panel(Group(*parts), title=Text(title), title_align="left")
 
 
 def _progress(status: Status) -> RenderableType:
-    return ProgressBar(total=1.0, completed=status.progress)
+    # A bar does not end its line by itself; a grid row does.
+    grid = Table.grid(expand=True)
+    grid.add_row(ProgressBar(total=1.0, completed=status.progress))
+    return grid
 
 
 def _head(status: Status) -> RenderableType:
     eta = "-" if status.eta_s is None else span(status.eta_s)
-    rates = " ".join(f"{percent(rate)} after {slot}" for slot, rate in status.pass_rates.items())
-    table = Table.grid(padding=(0, 3))
-    table.add_row(
+    rates = ", ".join(f"{percent(rate)} after {slot}" for slot, rate in status.pass_rates.items())
+    words = [
         f"update [b]{status.update}/{status.updates_total}[/b]",
-        f"pass rate [b]{percent(status.pass_rate)}[/b]",
-        f"held-out {rates or '-'}",
+        f"pass rate [b]{percent(status.pass_rate)}[/b]" + (f" (held-out {rates})" if rates else ""),
         f"[b]{status.tokens_per_s:.0f}[/b] tokens/s",
         f"ETA [b]{eta}[/b]",
-    )
+    ]
     level = status.waterlevel
-    table.add_row(
-        f"waterlevel {level.live} live", f"cells needed {level.cells_needed}", f"next batch {percent(level.ready)} ready",
-        f"to train {level.want}", Text(level.reason or status.message, style="dim"),
-    )  # fmt: skip
-    return table
+    water = [
+        f"waterlevel {level.live} live",
+        f"cells needed {level.cells_needed}",
+        f"next batch {percent(level.ready)} ready",
+        f"to train {level.want}",
+    ]
+    reason = level.reason or status.message
+    return Group(Text.from_markup(" · ".join(words)), Text(" · ".join([*water, *([reason] if reason else [])]), style="dim"))
 
 
 def _cells(status: Status) -> RenderableType:

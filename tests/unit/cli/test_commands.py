@@ -1,0 +1,60 @@
+"""The console command: quick to help, one line on bad input."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.cli.commands import COMMANDS, run
+from tests.unit.report.made_up_run import make_run
+
+
+def test_help_names_every_command_and_loads_nothing_heavy(capsys: pytest.CaptureFixture[str]):
+    program = (
+        "import sys\nfrom gyre_hpc.cli.commands import run\n"
+        "try:\n    run(['--help'])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('torch', 'hydra', 'omegaconf', 'rich', 'aiohttp', 'numpy') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+    assert all(name in done.stdout for name in COMMANDS)
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as caught:
+        run([name, "--help"])
+    assert caught.value.code == 0
+    assert COMMANDS[name] in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.parametrize("command", ["status", "report"])
+def test_a_folder_that_is_no_run_is_exit_code_2_and_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run([command, str(tmp_path)]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_report_writes_both_files_and_prints_the_closing_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = make_run(tmp_path)
+    assert run(["report", str(tmp_path)]) == 0
+    assert folder.report.exists() and json.loads(folder.summary.read_text())["updates"] == 3
+    assert capsys.readouterr().out.startswith("quickstart: pass rate 20.0 %")
+
+
+def test_compare_needs_two_and_shows_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for name in ("a", "b"):
+        make_run(tmp_path / name)
+    assert run(["compare", str(tmp_path / "a")]) == 2
+    capsys.readouterr()
+    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert capsys.readouterr().out.splitlines()[0].split() == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
+
+
+def test_status_prints_the_file_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = make_run(tmp_path)
+    assert run(["status", "--json", str(tmp_path)]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(folder.status.read_text())
+    assert run(["status", str(tmp_path)]) == 0
+    assert "cells needed" in capsys.readouterr().out

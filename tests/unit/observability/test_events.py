@@ -1,0 +1,136 @@
+"""Event files: never in the way of the writer, never half read by the reader."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gyre_hpc.observability import events as module
+from gyre_hpc.observability.events import EventReader, EventWriter, read_events
+from gyre_hpc.protocol.identity import Version
+
+
+def write(path: Path, *kinds: str, process: str = "cell-0", attempt: int = 1) -> None:
+    writer = EventWriter(path, process, attempt)
+    for kind in kinds:
+        writer.note(kind, {"n": 1})
+    writer.close()
+
+
+def test_a_fact_comes_back_as_it_was_noted(tmp_path: Path):
+    writer = EventWriter(tmp_path / "a.jsonl", "cell-0", 2)
+    writer.note("switch", {"cell": "cell-0", "steps": {"drain": 0.5}, "version": Version(1, 4)})
+    writer.close()
+    (event,) = read_events(tmp_path)
+    assert (event.process, event.attempt, event.kind) == ("cell-0", 2, "switch")
+    assert event.fields == {"cell": "cell-0", "steps": {"drain": 0.5}, "version": "1.4"}
+    assert event.time > 1e9 and event.mono >= 0
+
+
+def test_every_line_is_json_by_itself(tmp_path: Path):
+    write(tmp_path / "a.jsonl", "one", "two")
+    lines = (tmp_path / "a.jsonl").read_text().splitlines()
+    assert [json.loads(line)["kind"] for line in lines] == ["one", "two"]
+
+
+def test_files_of_all_processes_are_merged_by_time(tmp_path: Path):
+    first, second = EventWriter(tmp_path / "a.jsonl", "a", 1), EventWriter(tmp_path / "b.jsonl", "b", 1)
+    for number in range(6):
+        (first if number % 2 else second).note(str(number), {})
+    first.close()
+    second.close()
+    assert [event.kind for event in read_events(tmp_path)] == list("012345")
+
+
+@given(cut=st.integers(min_value=1, max_value=60))
+def test_a_torn_line_is_skipped_and_never_glued_to_the_next(tmp_path_factory: pytest.TempPathFactory, cut: int):
+    folder = tmp_path_factory.mktemp("events")
+    path = folder / "a.jsonl"
+    write(path, "whole", "torn")
+    os.truncate(path, path.stat().st_size - cut)
+    write(path, "after")
+    reader = EventReader(folder)
+    assert [event.kind for event in reader.poll() if event.kind != "torn"] == ["whole", "after"]
+
+
+def test_a_line_that_is_being_written_is_read_once_it_is_whole(tmp_path: Path):
+    write(tmp_path / "a.jsonl", "one")
+    whole = (tmp_path / "a.jsonl").read_bytes()
+    (tmp_path / "a.jsonl").write_bytes(whole + whole[:20])
+    reader = EventReader(tmp_path)
+    assert len(reader.poll()) == 1
+    assert reader.poll() == []
+    with (tmp_path / "a.jsonl").open("ab") as file:
+        file.write(whole[20:])
+    assert [event.kind for event in reader.poll()] == ["one"]
+    assert reader.num_torn == 0
+
+
+def test_new_files_are_found_by_a_later_poll(tmp_path: Path):
+    reader = EventReader(tmp_path / "events")
+    assert reader.poll() == []
+    write(tmp_path / "events" / "a.jsonl", "one")
+    assert [event.kind for event in reader.poll()] == ["one"]
+    write(tmp_path / "events" / "b.jsonl", "two")
+    assert [event.kind for event in reader.poll()] == ["two"]
+
+
+def test_events_are_buffered_until_size_age_or_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    now = [100.0]
+    monkeypatch.setattr(module, "monotonic_s", lambda: now[0])
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
+    writer.note("one", {})
+    assert read_events(tmp_path) == []
+    writer.flush()
+    assert len(read_events(tmp_path)) == 1
+    now[0] += module.FLUSH_S
+    writer.note("two", {})
+    assert len(read_events(tmp_path)) == 2
+    writer.note("large", {"text": "x" * module.FLUSH_BYTES})
+    assert len(read_events(tmp_path)) == 3
+
+
+def test_a_writer_that_cannot_start_says_so(tmp_path: Path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError):
+        EventWriter(tmp_path / "file" / "a.jsonl", "p", 1)
+
+
+def test_a_full_disk_never_reaches_the_caller_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
+    real = os.write
+
+    def full(fd: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(module.os, "write", full)
+    writer.note("kept", {})
+    writer.flush()
+    assert writer.num_lost == 0
+    monkeypatch.setattr(module, "KEEP_BYTES", 10)
+    writer.note("lost", {})
+    writer.flush()
+    assert writer.num_lost == 2
+    monkeypatch.setattr(module.os, "write", real)
+    writer.note("after", {})
+    writer.close()
+    assert [event.kind for event in read_events(tmp_path)] == ["after"]
+
+
+def test_what_json_cannot_hold_is_written_as_text(tmp_path: Path):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
+    writer.note("odd", {"big": 1 << 80, "path": Path("/x"), "nan": float("nan")})
+    writer.close()
+    (event,) = read_events(tmp_path)
+    assert "1208925819614629174706176" in str(event.fields["big"])
+
+
+def test_noting_after_close_is_harmless(tmp_path: Path):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
+    writer.close()
+    writer.note("late", {})
+    writer.flush()
+    assert read_events(tmp_path) == []

@@ -1,0 +1,82 @@
+"""What people see while a run goes on, read from its folder alone."""
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from gyre_hpc.observability.status import read_status
+from gyre_hpc.report.lines import span
+from gyre_hpc.report.screen import screen
+from gyre_hpc.report.view import LiveView, PlainView, follow, make_view
+from tests.unit.report.made_up_run import Tape, make_run
+
+
+def test_plain_lines_tell_what_matters_once(tmp_path: Path):
+    folder = make_run(tmp_path)
+    text = io.StringIO()
+    with make_view(Console(file=text, width=200)) as view:
+        assert isinstance(view, PlainView)
+        follow(folder, lambda: True, view)
+    lines = text.getvalue().splitlines()
+    assert [line[10:] for line in lines if "update 2/3" in line] == [
+        "update 2/3 · pass rate 25.0 % · 1 lent · 0 recalled · 3/4 micro-batches by satellites · 123 tokens/s · ETA 1m05s"
+    ]
+    assert sum("held-out tasks" in line for line in lines) == 3
+    assert "finished: all updates made" in lines[-1]
+    assert len(lines) == 10
+
+
+def test_following_shows_what_was_written_last_even_if_it_is_over(tmp_path: Path):
+    folder = make_run(tmp_path, finished=False)
+    text = io.StringIO()
+    answers = iter([False, True])
+
+    def is_over() -> bool:
+        over = next(answers)
+        if over:
+            tape = Tape("supervisor-0")
+            tape.note(200, "run_finished", exit_code=1, reason="stopped", update=3)
+            tape.write(folder)
+        return over
+
+    with make_view(Console(file=text, width=200)) as view:
+        follow(folder, is_over, view, interval_s=0)
+    assert text.getvalue().splitlines()[-1].endswith("finished: stopped")
+
+
+def test_a_terminal_gets_the_screen_with_everything_on_it(tmp_path: Path):
+    folder = make_run(tmp_path)
+    text = io.StringIO()
+    with make_view(Console(file=text, width=140, force_terminal=True, _environ={"TERM": "xterm"})) as view:
+        assert isinstance(view, LiveView)
+        follow(folder, lambda: True, view)
+    shown = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text.getvalue())
+    for part in (
+        "3/3",
+        "41.0 %",
+        "cells needed 2",
+        "cell-0 (core)",
+        "5 running",
+        "123",
+        "1m05s",
+        "batch of update 3",
+        "30s left",
+        "2 calls wait",
+    ):
+        assert part in shown, part
+
+
+def test_a_status_of_a_run_that_just_began_can_be_shown(tmp_path: Path):
+    folder = make_run(tmp_path)
+    folder.status.write_text('{"time": 1.0}')
+    status = read_status(folder.status)
+    assert status is not None
+    Console(file=io.StringIO()).print(screen(status, []))
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0, "0s"), (59.4, "59s"), (60, "1m00s"), (3599, "59m59s"), (7620, "2h07m"), (-3, "0s")])
+def test_spans_read_easily(seconds: float, shown: str):
+    assert span(seconds) == shown
