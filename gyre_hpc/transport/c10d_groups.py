@@ -47,11 +47,13 @@ class C10dGroups(Groups):
         self._lock = threading.Lock()
         self._stores: dict[int, Any] = {}
         self._running: dict[int, list[Breakable]] = {}
+        self._aborted: set[int] = set()
 
     def host(self, generation: int, nonce: str) -> str:
         if not nonce:
             raise ValueError("nonce is empty")
         with self._lock:
+            self._refuse_aborted(generation)
             store = self._stores.get(generation)
             if store is None:
                 store = _open_store(self._host)
@@ -66,6 +68,8 @@ class C10dGroups(Groups):
         member = _Member(self._host, self._backend, generation, rank, world, until)
         call = Breakable(lambda call: member.reduce(address, nonce, scratch, call), f"reduce of generation {generation}, rank {rank}")
         with self._lock:
+            # An abort may overtake the reduce it is meant for.
+            self._refuse_aborted(generation)
             self._running.setdefault(generation, []).append(call)
         try:
             call.run(deadline_s)
@@ -78,6 +82,7 @@ class C10dGroups(Groups):
 
     def abort(self, generation: int) -> None:
         with self._lock:
+            self._aborted.add(generation)
             self._stores.pop(generation, None)
             running = list(self._running.get(generation, ()))
         for call in running:
@@ -88,6 +93,10 @@ class C10dGroups(Groups):
             generations = [*self._stores, *self._running]
         for generation in generations:
             self.abort(generation)
+
+    def _refuse_aborted(self, generation: int) -> None:
+        if generation in self._aborted:
+            raise TransferFailed(f"generation {generation} was aborted")
 
 
 class _Member:

@@ -36,11 +36,13 @@ class MemoryGroups(Groups):
     def __init__(self) -> None:
         self._hosted: dict[int, str] = {}
         self._joined: dict[int, _Meeting] = {}
+        self._aborted: set[int] = set()
 
     def host(self, generation: int, nonce: str) -> str:
         if not nonce:
             raise ValueError("nonce is empty")
         with _LOCK:
+            self._refuse_aborted(generation)
             if generation not in self._hosted:
                 self._hosted[generation] = f"memory:{next(_PORTS)}"
                 _MEETINGS[self._hosted[generation]] = _Meeting()
@@ -51,11 +53,13 @@ class MemoryGroups(Groups):
 
     def reduce(self, generation: int, address: str, nonce: str, rank: int, world: int, tensor: Any, deadline_s: float) -> Any | None:
         with _LOCK:
+            self._refuse_aborted(generation)
             meeting = _MEETINGS.get(address)
+            if meeting is not None:
+                self._joined[generation] = meeting
         what = f"reduce of generation {generation}, rank {rank}"
         if meeting is None:
             raise TransferFailed(f"{what}: nobody hosts {address}")
-        self._joined[generation] = meeting
         try:
             return _reduce(meeting, generation, nonce, rank, world, np.array(tensor, copy=True), deadline_s)
         except TransferFailed as error:
@@ -65,9 +69,10 @@ class MemoryGroups(Groups):
 
     def abort(self, generation: int) -> None:
         with _LOCK:
+            self._aborted.add(generation)
             address = self._hosted.pop(generation, None)
-            hosted = _MEETINGS.pop(address, None) if address else None
-        for meeting in (hosted, self._joined.get(generation)):
+            meetings = (_MEETINGS.pop(address, None) if address else None, self._joined.get(generation))
+        for meeting in meetings:
             if meeting is not None:
                 with meeting.changed:
                     meeting.failed = meeting.failed or "aborted"
@@ -76,6 +81,10 @@ class MemoryGroups(Groups):
     def close(self) -> None:
         for generation in [*self._hosted, *self._joined]:
             self.abort(generation)
+
+    def _refuse_aborted(self, generation: int) -> None:
+        if generation in self._aborted:
+            raise TransferFailed(f"generation {generation} was aborted")
 
 
 def _reduce(

@@ -120,10 +120,17 @@ def test_a_reduce_can_be_aborted_from_another_thread(make):
     results = {}
     thread = threading.Thread(target=lambda: results.update(_in_threads([(core, _arguments(0, 2, address, deadline_s=600.0))])))
     thread.start()
-    while thread.is_alive():
-        core.abort(1)
-        thread.join(0.05)
+    core.abort(1)
+    thread.join()
     assert isinstance(results[0], TransferFailed)
+
+
+def test_an_abort_that_overtakes_its_reduce_still_counts(make):
+    core = make()
+    address = core.host(1, "n")
+    core.abort(1)
+    with pytest.raises(TransferFailed, match="aborted"):
+        core.reduce(**_arguments(0, 2, address, deadline_s=600.0))
 
 
 def test_after_an_abort_the_next_generation_works(make):
