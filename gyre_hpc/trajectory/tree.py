@@ -22,13 +22,16 @@ class CallTree:
         ordered = sorted(calls, key=lambda call: call.ordinal)
         self.calls: Mapping[str, Call] = {call.id: call for call in ordered}
         self.children: dict[str, list[str]] = {call.id: [] for call in ordered}
+        self._context_size: dict[str, int] = {}
         for call in ordered:
+            self._context_size[call.id] = len(call.suffix_ids)
             parent = self.calls.get(call.parent) if call.parent is not None else None
             if call.parent is None:
                 continue
             if parent is None or parent.ordinal >= call.ordinal or parent.execution != call.execution:
                 raise ValueError(f"call {call.id} builds on {call.parent}, which is no earlier finished call of its execution")
             self.children[parent.id].append(call.id)
+            self._context_size[call.id] += self._context_size[parent.id] + len(parent.output_ids)
         self.leaves: tuple[str, ...] = tuple(call.id for call in self._leaf_calls(ordered))
         """Delivered calls without delivered successors, in order of arrival."""
 
@@ -63,8 +66,7 @@ class CallTree:
 
     def first_target(self, call: str) -> int:
         """Index in the call's output of its first target: 1 for an output without any context, else 0."""
-        node = self.calls[call]
-        return int(node.parent is None and len(node.suffix_ids) == 0)
+        return int(self._context_size[call] == 0)
 
     def num_targets(self, call: str) -> int:
         """Targets in the call's own output; 0 when it was not delivered."""

@@ -77,7 +77,7 @@ def test_every_target_of_an_admitted_path_is_trained_exactly_once(group: tuple[d
         tree = CallTree(calls[one.execution])
         for call in {call for path in admit(tree, SETTINGS.j_max).trajectories for call in path.calls}:
             if tree.calls[call].delivered:
-                for token in tree.calls[call].output_ids.tolist()[tree.first_target(call) :]:
+                for token in tree.calls[call].output_ids.tolist()[0 if len(tree.context(call)) else 1 :]:
                     expected[(one.execution, token)] = 1  # type: ignore[index]
     assert trained == expected
     assert found.num_targets == sum(expected.values())
@@ -128,6 +128,17 @@ def test_on_policy_targets_have_the_updates_version_and_kv_no_older(calls: list[
         assert not flags[unpack_floats(sequence.weights) == 0].any()
     assert found.num_on_policy == sum(int(flags.sum()) for flags in flagged)
     assert sum(count for _, count in found.target_versions) == found.num_targets
+
+
+def test_the_first_token_of_a_sequence_is_no_target_however_it_came_to_have_no_context() -> None:
+    for calls in (
+        [make_call(0, None, suffix=0, execution=name(0))],
+        [make_call(0, None, suffix=0, output=0, execution=name(0)), make_call(1, 0, suffix=0, execution=name(0))],
+    ):
+        found = prepare({name(0): calls}, [scored(0, 1.0)])
+        (sequence,) = sequences(found.micro_batches)
+        assert unpack_floats(sequence.weights).tolist() == [0.0, 0.5, 0.5]
+        assert (found.executions[0].num_targets, found.num_targets) == (2, 2)
 
 
 def test_the_denominator_is_the_executions_own_target_count() -> None:
