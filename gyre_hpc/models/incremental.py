@@ -93,33 +93,36 @@ class Prepared:
         return sum(t.numel() * t.element_size() for t in tensors)
 
 
+def _norm(x: torch.Tensor, eps: float) -> torch.Tensor:
+    """Layer norm over the last dimension without weights."""
+    return torch.layer_norm(x, x.shape[-1:], None, None, eps, False)
+
+
 def _qkv(
     prepared: Prepared, layer: _Layer, x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
     """Stream [N, 2d] -> rotated q [N, H, hd] (scaled) and k [N, KV, hd], v [N, KV, hd]."""
     c = prepared.config
-    d, hd, heads = c.hidden_size, c.head_dim, c.num_heads + c.num_kv_heads
-    h = F.layer_norm(x, (2 * d,), eps=c.rms_norm_eps)[:, :d]
-    qk, v = torch.mm(h, layer.qkv).split((heads * 2 * hd, c.num_kv_heads * hd), 1)
-    qk = F.layer_norm(qk.unflatten(1, (heads, 2 * hd)), (2 * hd,), eps=c.rms_norm_eps).mul_(layer.qk_norm)
+    n, hd, heads, kv = x.shape[0], c.head_dim, c.num_heads + c.num_kv_heads, c.num_kv_heads
+    h = _norm(x, c.rms_norm_eps)[:, : c.hidden_size]
+    qk, v = torch.split_with_sizes(torch.mm(h, layer.qkv), (heads * 2 * hd, kv * hd), 1)
+    qk = _norm(qk.view(n, heads, 2 * hd), c.rms_norm_eps).mul_(layer.qk_norm)
     rotated = qk[..., hd // 2 : hd // 2 + hd].mul(cos).addcmul_(qk[..., :hd], sin)
-    q, k = rotated.split((c.num_heads, c.num_kv_heads), 1)
-    return q, k, v.unflatten(1, (c.num_kv_heads, hd))
+    q, k = torch.split_with_sizes(rotated, (c.num_heads, kv), 1)
+    return q, k, v.view(n, kv, hd)
 
 
 def _rest(prepared: Prepared, layer: _Layer, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     """Output projection and feed-forward. attended [N, H * hd]; x and the result [N, 2d]."""
     c = prepared.config
     x = torch.addmm(x, attended, layer.out)
-    h = F.layer_norm(x, (2 * c.hidden_size,), eps=c.rms_norm_eps)[:, : c.hidden_size]
-    gate, up = torch.mm(h, layer.gate_up).split(c.intermediate_size, 1)
+    h = _norm(x, c.rms_norm_eps)[:, : c.hidden_size]
+    gate, up = torch.split_with_sizes(torch.mm(h, layer.gate_up), (c.intermediate_size, c.intermediate_size), 1)
     return torch.addmm(x, F.silu(gate).mul_(up), layer.down)
 
 
 def _logits(prepared: Prepared, x: torch.Tensor) -> torch.Tensor:
-    c = prepared.config
-    h = F.layer_norm(x, (2 * c.hidden_size,), eps=c.rms_norm_eps)[:, : c.hidden_size]
-    return torch.mm(h, prepared.head)
+    return torch.mm(_norm(x, prepared.config.rms_norm_eps)[:, : prepared.config.hidden_size], prepared.head)
 
 
 @torch.inference_mode()
@@ -130,17 +133,18 @@ def decode(prepared: Prepared, ids: list[int], positions: list[int], rows: KVRow
     """
     c = prepared.config
     n = len(ids)
-    where = torch.tensor([ids, positions])
-    x = prepared.embedding.index_select(0, where[0])
-    cos, sin = prepared.cos.index_select(0, where[1]), prepared.sin.index_select(0, where[1])
+    tokens, places = torch.tensor([ids, positions]).unbind(0)
+    x = prepared.embedding.index_select(0, tokens)
+    cos, sin = prepared.cos.index_select(0, places), prepared.sin.index_select(0, places)
     views = rows.views(n)
-    for layer, k_column, v_column, keys, values in zip(prepared.layers, *views.per_layer, strict=True):
+    for layer, column, context in zip(prepared.layers, views.columns, views.contexts, strict=True):
         q, k, v = _qkv(prepared, layer, x, cos, sin)
-        k_column.copy_(k)
-        v_column.copy_(v)
+        column[0].copy_(k)
+        column[1].copy_(v)
+        keys, values = context.unbind(0)
         q = q.reshape(n * c.num_kv_heads, c.num_queries_per_kv, c.head_dim)
         scores = torch.baddbmm(views.mask, q, keys)
-        attended = torch.bmm(torch.softmax(scores, -1), values).view(n, -1)
+        attended = torch.bmm(torch.softmax(scores, -1), values.transpose(1, 2)).view(n, -1)
         x = _rest(prepared, layer, x, attended)
     return _logits(prepared, x)
 
@@ -157,14 +161,15 @@ def prefill(prepared: Prepared, ids: list[int], start: int, span: KVSpan) -> tor
     cos, sin = prepared.cos[start:end], prepared.sin[start:end]
     mask = torch.full((n, end), -math.inf).triu_(start + 1)
     group = c.num_queries_per_kv
-    for index, layer in enumerate(prepared.layers):
+    for layer, kv in zip(prepared.layers, span[..., :end].unbind(0), strict=True):
         q, k, v = _qkv(prepared, layer, x, cos, sin)
-        span.keys[index, :, :, start:end] = k.permute(1, 2, 0)
-        span.values[index, :, start:end] = v.transpose(0, 1)
+        keys, values = kv.unbind(0)
+        keys[:, :, start:] = k.permute(1, 2, 0)
+        values[:, :, start:] = v.permute(1, 2, 0)
         q = q.unflatten(1, (c.num_kv_heads, group)).permute(1, 2, 0, 3).reshape(c.num_kv_heads, group * n, c.head_dim)
-        scores = torch.bmm(q, span.keys[index, :, :, :end])
+        scores = torch.bmm(q, keys)
         scores.view(c.num_kv_heads, group, n, end).add_(mask)
-        attended = torch.bmm(torch.softmax(scores, -1), span.values[index, :, :end])
+        attended = torch.bmm(torch.softmax(scores, -1), values.transpose(1, 2))
         attended = attended.view(c.num_heads, n, c.head_dim).transpose(0, 1).reshape(n, -1)
         x = _rest(prepared, layer, x, attended)
     return _logits(prepared, x[-1:])[0]

@@ -12,35 +12,29 @@ Pages (engines/embedded/page_store.py) hold what outlives a request; rows are wo
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 
 from gyre_hpc.models.qwen3_config import Qwen3Config
 
-
-class KVSpan(NamedTuple):
-    """KV of consecutive tokens of one sequence, T of them; possibly a view."""
-
-    keys: torch.Tensor
-    """[layers, KV, hd, T] float32, RoPE applied."""
-    values: torch.Tensor
-    """[layers, KV, T, hd] float32."""
+KVSpan = torch.Tensor
+"""KV of T consecutive tokens of one sequence: [layers, 2 (keys with RoPE applied, values), KV, hd, T] float32, possibly a
+view. Tokens lie innermost: both products of attention then read contiguous memory."""
 
 
 def empty_span(config: Qwen3Config, length: int) -> KVSpan:
     """A span to be filled."""
-    shape = (config.num_layers, config.num_kv_heads)
-    return KVSpan(torch.empty(*shape, config.head_dim, length), torch.empty(*shape, length, config.head_dim))
+    return torch.empty(config.num_layers, 2, config.num_kv_heads, config.head_dim, length)
 
 
 @dataclass(frozen=True, slots=True)
 class StepViews:
     """What one decode step of B rows touches."""
 
-    per_layer: tuple[tuple[torch.Tensor, ...], ...]
-    """Per layer: key column [B, KV, hd], value column [B, KV, hd] to write; keys [B * KV, hd, L] and
-    values [B * KV, L, hd] to read."""
+    columns: tuple[torch.Tensor, ...]
+    """Per layer [2, B, KV, hd]: where the new token's keys and values go."""
+    contexts: tuple[torch.Tensor, ...]
+    """Per layer [2, B * KV, hd, L]: keys and values to attend to."""
     mask: torch.Tensor
     """[B * KV, 1, L]: 0 or -inf."""
 
@@ -59,7 +53,7 @@ class KVRows:
         return self._num_rows
 
     def num_bytes(self) -> int:
-        return 4 * (self._keys.numel() + self._values.numel() + self._mask.numel())
+        return 4 * (self._kv.numel() + self._mask.numel())
 
     def length(self, row: int) -> int:
         """Tokens in the row."""
@@ -68,15 +62,14 @@ class KVRows:
     @torch.inference_mode()
     def install(self, span: KVSpan) -> int:
         """Copy a sequence's KV into a new row that ends at the current column; return the row."""
-        length, row = span.keys.shape[-1], self._num_rows
+        length, row = span.shape[-1], self._num_rows
         assert row < self._max_rows and length <= self._max_length
-        if row == self._keys.shape[1]:
-            self._rearrange(min(2 * row, self._max_rows), self._keys.shape[-1], self._column)
+        if row == self._kv.shape[2]:
+            self._rearrange(min(2 * row, self._max_rows), self._kv.shape[-1], self._column)
         if length > self._column + 1:
-            self._rearrange(self._keys.shape[1], self._capacity_for(length), length - 1)
+            self._rearrange(self._kv.shape[2], self._capacity_for(length), length - 1)
         start, end = self._column + 1 - length, self._column + 1
-        self._keys[:, row, :, :, start:end] = span.keys
-        self._values[:, row, :, start:end] = span.values
+        self._kv[:, :, row, :, :, start:end] = span
         self._starts.append(start)
         self._num_rows += 1
         self._mask_row(row)
@@ -88,8 +81,7 @@ class KVRows:
         last = self._num_rows - 1
         if row != last:
             start, end = self._starts[last], self._column + 1
-            self._keys[:, row, :, :, start:end] = self._keys[:, last, :, :, start:end]
-            self._values[:, row, :, start:end] = self._values[:, last, :, start:end]
+            self._kv[:, :, row, :, :, start:end] = self._kv[:, :, last, :, :, start:end]
             self._starts[row] = start
             self._mask_row(row)
         self._starts.pop()
@@ -98,51 +90,46 @@ class KVRows:
     @torch.inference_mode()
     def next_column(self) -> None:
         """Make room for one more token in every row."""
-        if self._column + 1 == self._keys.shape[-1]:
+        if self._column + 1 == self._kv.shape[-1]:
             longest = self._column + 1 - min(self._starts)
-            self._rearrange(self._keys.shape[1], self._capacity_for(longest + 1), longest - 1)
+            self._rearrange(self._kv.shape[2], self._capacity_for(longest + 1), longest - 1)
         self._column += 1
 
     def span(self, row: int, start: int, end: int) -> KVSpan:
         """Tokens [start, end) of the row, as a view."""
-        first = self._starts[row] + start
-        last = self._starts[row] + end
-        return KVSpan(self._keys[:, row, :, :, first:last], self._values[:, row, :, first:last])
+        first = self._starts[row]
+        return self._kv[:, :, row, :, :, first + start : first + end]
 
     def views(self, n: int) -> StepViews:
         """Views of the first n rows for one decode step at the current column."""
         assert n == self._num_rows
         low, end = min(self._starts), self._column + 1
-        keys, values = self._keys[:, :n], self._values[:, :n]
-        per_layer = (
-            keys[..., self._column].unbind(0),
-            values[:, :, :, self._column].unbind(0),
-            keys[..., low:end].flatten(1, 2).unbind(0),
-            values[:, :, :, low:end].flatten(1, 2).unbind(0),
+        kv = self._kv[:, :, :n]
+        return StepViews(
+            kv[..., self._column].unbind(0),
+            kv[..., low:end].flatten(2, 3).unbind(0),
+            self._mask[:n, :, :, low:end].flatten(0, 1),
         )
-        return StepViews(per_layer, self._mask[:n, :, :, low:end].flatten(0, 1))
 
     def _capacity_for(self, longest: int) -> int:
         """At least twice the longest row: then columns run out at most every `longest` steps."""
-        return max(self._keys.shape[-1], 1 << (2 * longest - 1).bit_length())
+        return max(self._kv.shape[-1], 1 << (2 * longest - 1).bit_length())
 
     def _allocate(self, rows: int, capacity: int) -> None:
         c = self._config
         # Zeros, not empty: what is masked is still multiplied, and must be finite.
-        self._keys = torch.zeros(c.num_layers, rows, c.num_kv_heads, c.head_dim, capacity)
-        self._values = torch.zeros(c.num_layers, rows, c.num_kv_heads, capacity, c.head_dim)
+        self._kv = torch.zeros(c.num_layers, 2, rows, c.num_kv_heads, c.head_dim, capacity)
         self._mask = torch.zeros(rows, c.num_kv_heads, 1, capacity)
 
     def _rearrange(self, rows: int, capacity: int, column: int) -> None:
         """Move all rows into new memory such that they end at `column`."""
-        keys, values, old = self._keys, self._values, self._column
+        kv, old = self._kv, self._column
         self._allocate(rows, capacity)
         n = self._num_rows
         if n:
             longest = old + 1 - min(self._starts)
             source, target = slice(old + 1 - longest, old + 1), slice(column + 1 - longest, column + 1)
-            self._keys[:, :n, :, :, target] = keys[:, :n, :, :, source]
-            self._values[:, :n, :, target] = values[:, :n, :, source]
+            self._kv[:, :, :n, :, :, target] = kv[:, :, :n, :, :, source]
         self._starts = [start + column - old for start in self._starts]
         self._column = column
         for row in range(n):

@@ -38,7 +38,8 @@ class KVMemory:
         seq.num_sealed, seq.chain_key, seq.oldest_kv = len(pages), key, oldest
         seq.num_kv = len(pages) * self.page_size
         seq.prefill = empty_span(self._config, len(seq.ids))
-        self._store.read(pages, seq.prefill)
+        if pages:
+            self._store.read(pages, seq.prefill)
         for _ in range(num_new):
             page = self.table.take()
             assert page is not None
@@ -87,7 +88,7 @@ class KVMemory:
 
     def install(self, seq: Sequence) -> None:
         """The prefill is complete: move its KV to a row."""
-        assert seq.prefill is not None and seq.num_kv == seq.prefill.keys.shape[-1]
+        assert seq.prefill is not None and seq.num_kv == seq.prefill.shape[-1]
         seq.row = self.rows.install(seq.prefill)
         seq.prefill = None
 
@@ -107,4 +108,4 @@ class KVMemory:
     def _span(self, seq: Sequence, start: int, end: int) -> KVSpan:
         if seq.prefill is None:
             return self.rows.span(seq.row, start, end)
-        return KVSpan(seq.prefill.keys[..., start:end], seq.prefill.values[:, :, start:end])
+        return seq.prefill[..., start:end]

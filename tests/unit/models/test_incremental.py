@@ -74,7 +74,7 @@ def test_rows_that_come_and_go_keep_their_own_context() -> None:
         logits = incremental.decode(prepared, [ids[known] for ids, known in live], [known for _, known in live], rows)
         for row, (ids, known) in enumerate(live):
             assert (logits[row] - expected[id(ids)][known]).abs().max() < BOUND, f"step {step} row {row}"
-        live = [(ids, known + 1) for ids, known in live if True]
+        live = [(ids, known + 1) for ids, known in live]
         for row in reversed([row for row, (_, known) in enumerate(live) if known >= 640]):
             rows.remove(row)
             last = live.pop()
@@ -89,10 +89,9 @@ def test_a_rows_span_is_what_prefill_computes() -> None:
     whole = kv_rows.empty_span(config, 40)
     incremental.prefill(prepared, ids, 0, whole)
     rows = kv_rows.KVRows(config, 2, 100)
-    rows.install(kv_rows.KVSpan(whole.keys[..., :10], whole.values[:, :, :10]))
+    rows.install(whole[..., :10])
     for known in range(10, 40):
         rows.next_column()
         incremental.decode(prepared, [ids[known]], [known], rows)
     span = rows.span(0, 8, 40)
-    assert (span.keys - whole.keys[..., 8:]).abs().max() < BOUND
-    assert (span.values - whole.values[:, :, 8:]).abs().max() < BOUND
+    assert (span - whole[..., 8:]).abs().max() < BOUND
