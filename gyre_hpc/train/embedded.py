@@ -22,7 +22,7 @@ from gyre_hpc.models.qwen3_config import from_model_config
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
-from gyre_hpc.train import checkpoint, warm_start
+from gyre_hpc.train import checkpoint, checkpoint_folder, warm_start
 from gyre_hpc.train.adamw import AdamW, clip_scale
 from gyre_hpc.train.base import Trainer
 from gyre_hpc.train.cell_ranks import CellRanks
@@ -128,8 +128,7 @@ class EmbeddedTrainer(Trainer):
             raise ValueError(f"this trainer has no optimizer state for version {self._version}; only the core applies")
         if num_executions <= 0:
             raise ValueError(f"num_executions={num_executions}: a batch without executions makes no update")
-        flat = torch.zeros_like(self._room().flat) if total is None else total.detach().to(self._dtype) / num_executions
-        flat = self._ranks.from_first(flat)
+        flat = self._ranks.from_first(self._mean(total, num_executions))
         norm = float(flat.norm())
         if not np.isfinite(norm):
             raise ValueError(f"gradient of update to {version} has norm {norm}")
@@ -149,12 +148,13 @@ class EmbeddedTrainer(Trainer):
         return result
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
-        """See base. Rank 0 writes. Raises StorageFull."""
+        """See base. Rank 0 writes; of the checkpoints beside it checkpoint.keep stay. Raises StorageFull."""
         if self._version is None or self._optimizer is None:
             raise ValueError("this trainer has no optimizer state to save; only the core saves")
         if self._ranks.rank == 0:
             weights = {name: tensor.to(torch.float32) for name, tensor in self._room().tensors().items()}
             checkpoint.save(folder, self._version, self._model, weights, self._optimizer.state(), state)
+            checkpoint_folder.prune(folder.parent, self._config.checkpoint.keep)
 
     def load(self, folder: Path, version: Version) -> dict[str, Any]:
         saved = checkpoint.load(folder)
@@ -180,6 +180,15 @@ class EmbeddedTrainer(Trainer):
         if self._parameters is None:
             self._parameters = FlatParameters(parameter_shapes(self._model), self._dtype)
         return self._parameters
+
+    def _mean(self, total: torch.Tensor | None, num_executions: int) -> torch.Tensor:
+        """total / num_executions on rank 0; room for it on other ranks."""
+        flat = self._room().flat
+        if self._ranks.rank != 0:
+            return torch.zeros_like(flat)
+        if total is None or total.shape != flat.shape:
+            raise ValueError(f"total of a batch does not have shape {tuple(flat.shape)}")
+        return total.detach().to(self._dtype) / num_executions
 
     def _awake_sum(self) -> torch.Tensor:
         if self._sum is None:

@@ -3,7 +3,7 @@
 The result is sum_t weight_t * d l_t: no division, so that sums of micro-batches, ranks and cells simply add up.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -30,7 +30,12 @@ class Measured:
 def gradient(
     params: dict[str, torch.Tensor], config: Qwen3Config, packed: Packed, loss: str, algo: AlgoConfig
 ) -> tuple[tuple[torch.Tensor, ...], Measured]:
-    """Gradients in the order of `params`, empty when nothing is trained. Raises ValueError on an unknown loss."""
+    """Gradients in the order of `params`, empty when nothing is trained. Raises ValueError on an unknown loss.
+
+    Imitated tokens were not sampled here: cross_entropy counts the whole distribution at the sampling temperature.
+    """
+    if loss == "cross_entropy":
+        algo = replace(algo, top_p=1.0, top_k=0)
     if not len(packed.rows):
         return (), Measured()
     ids, rows = torch.from_numpy(packed.ids), torch.from_numpy(packed.rows)

@@ -14,7 +14,7 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
-from gyre_hpc.train import timed_checkpoint
+from gyre_hpc.train import checkpoint_folder, timed_checkpoint
 from gyre_hpc.train.base import Trainer
 from gyre_hpc.train.memory import measure
 from gyre_hpc.transport.base import SnapshotStore
@@ -29,6 +29,7 @@ class TimedTrainer(Trainer):
     def __init__(self, config: Config, *, store: SnapshotStore, rank: int = 0) -> None:
         self._trainer = config.trainer
         self._scale = config.engine.time_scale
+        self._num_kept = config.checkpoint.keep
         self._store = store
         self._rank = rank
         self._version: Version | None = None
@@ -97,10 +98,11 @@ class TimedTrainer(Trainer):
         if num_executions <= 0:
             raise ValueError(f"num_executions={num_executions}: a batch without executions makes no update")
         if self._rank == 0:
-            counts = self._awake_sum() if total is None else total
-            wrong = np.flatnonzero((counts != 0) & (counts != 1))
+            if total is None or total.shape != (NUM_SLOTS,):
+                raise ValueError(f"total of a batch does not have shape ({NUM_SLOTS},)")
+            wrong = np.flatnonzero((total != 0) & (total != 1))
             if len(wrong):
-                raise ValueError(f"micro-batch {int(wrong[0])} is {counts[wrong[0]]:g} times in the sum of update to {version}")
+                raise ValueError(f"micro-batch {int(wrong[0])} is {total[wrong[0]]:g} times in the sum of update to {version}")
         moved = 0.0 if total is None else float(total.sum())
         self._publish(version)
         return {"grad_norm": moved, "lr": self._trainer.lr, "clip_scale": 1.0, "update_norm": 0.0}
@@ -117,6 +119,7 @@ class TimedTrainer(Trainer):
             raise ValueError("this trainer has no version to save")
         if self._rank == 0:
             timed_checkpoint.save(folder, self._version, state)
+            checkpoint_folder.prune(folder.parent, self._num_kept)
 
     def load(self, folder: Path, version: Version) -> dict[str, Any]:
         state = timed_checkpoint.load(folder)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 _MAX_BODY_BYTES = 1 << 36
-_POLL_S = 0.05
+_POLL_S = 0.2
 
 
 class SnapshotServer:
@@ -111,14 +111,14 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(404, str(error).encode())
 
     def do_POST(self) -> None:
-        length = int(self.headers.get("Content-Length") or 0)
+        length = self.headers.get("Content-Length") or ""
         if not self._authorized():
             return
         parts = self.path.strip("/").split("/")
-        if parts[0] != "hand_ins" or len(parts) != 2 or not 4 <= length <= _MAX_BODY_BYTES:
+        if parts[0] != "hand_ins" or len(parts) != 2 or not length.isdecimal() or not 4 <= int(length) <= _MAX_BODY_BYTES:
             self._refuse(400, "expected POST /hand_ins/<update> with a body")
             return
-        body = self._read(length)
+        body = self._read(int(length))
         try:
             if zlib.crc32(body) != int(self.headers.get("X-Checksum") or -1):
                 raise ValueError("checksum does not match")

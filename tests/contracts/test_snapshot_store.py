@@ -14,6 +14,7 @@ import torch
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
+from gyre_hpc.transport import snapshot_server
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 TOKEN = "secret-token"
@@ -188,6 +189,46 @@ def test_a_damaged_chunk_is_noticed(stores, monkeypatch):
     with pytest.raises(TransferFailed, match="chunk 0 is damaged"):
         puller.pull(Version(0, 1), (url,), 5.0)
     assert puller.versions() == ()
+
+
+def test_a_source_that_dies_in_the_middle_of_a_chunk_leaves_nothing_behind(stores, monkeypatch):
+    """C10."""
+    (source, url), (puller, _) = stores(), stores()
+    source.put(Version(0, 1), _tensors("numpy"))
+    whole = snapshot_server._Handler._answer
+
+    def die(handler, status, body):
+        if handler.path.endswith("/2"):
+            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + bytes(body[:400]))
+            handler.request.shutdown(socket.SHUT_RDWR)
+            handler.close_connection = True
+        else:
+            whole(handler, status, body)
+
+    monkeypatch.setattr(snapshot_server._Handler, "_answer", die)
+    with pytest.raises(TransferFailed, match="closed"):
+        puller.pull(Version(0, 1), (url,), 5.0)
+    assert puller.versions() == ()
+
+
+@pytest.mark.parametrize(
+    "request_text",
+    [
+        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: many\r\n",
+        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: 3\r\n",
+        "POST /hand_ins/one HTTP/1.1\r\nContent-Length: 8\r\n",
+        "POST /elsewhere HTTP/1.1\r\nContent-Length: 8\r\n",
+        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: 8\r\nX-Checksum: 1\r\n",
+    ],
+)
+def test_a_malformed_hand_in_is_refused_and_the_store_goes_on(stores, request_text):
+    core, url = stores()
+    parts = urlsplit(url)
+    with socket.create_connection((parts.hostname, parts.port), 5) as peer:
+        peer.sendall(f"{request_text}Authorization: Bearer {TOKEN}\r\n\r\n".encode() + b"12345678")
+        assert peer.recv(100).startswith(b"HTTP/1.1 400")
+    core.hand_in(url, 1, HandIn("cell-1", 0, ()), b"abcd", 5.0)
+    assert len(core.held(1)) == 1
 
 
 def _get(connection: http.client.HTTPConnection, path: str) -> bytes:
