@@ -29,11 +29,11 @@ class Gateway:
         config = birth.config
         self._birth, self._pid = birth, pid
         self._chat_format = create_chat_format(config.model.tokenizer, config.model.template)
+        journal, folder = config.journal, birth.folder
+        self._records = read_journal(folder.journal, birth.name, birth.attempt)
         self._engines = EngineClient(birth.run_token)
         self._connections = Connections()
         rendering = Rendering(self._chat_format)
-        journal, folder = config.journal, birth.folder
-        self._records = read_journal(folder.journal, birth.name, birth.attempt)
         writer = JournalWriter(folder.journal, birth.name, birth.attempt, fsync=journal.fsync, segment_bytes=journal.segment_bytes)
         self.host = Host(
             name=birth.name,
