@@ -26,7 +26,7 @@ from gyre_hpc.machines.base import (
     TimerFired,
 )
 from gyre_hpc.machines.cell import outcome
-from gyre_hpc.machines.cell.actions import AbortReduce, AppliedRecord, Figures, Measure, Reduce
+from gyre_hpc.machines.cell.actions import AbortReduce, Action, AppliedRecord, Figures, LoadCheckpoint, Measure, Reduce, SaveCheckpoint
 from gyre_hpc.machines.cell.choose import next_step
 from gyre_hpc.machines.cell.report import Reporter, report_of
 from gyre_hpc.machines.cell.settings import CellSettings
@@ -58,6 +58,8 @@ class CellMachine(Machine):
         self._num_started = 0
         self._measuring = ""
         """Key of the look in progress; empty: none."""
+        self._blind = ""
+        """Why the last look failed: a rank that does not answer is named in it."""
         self._put_while_measuring = False
         self._aborting = ""
         """Key of the Reduce that was asked to break off."""
@@ -86,7 +88,7 @@ class CellMachine(Machine):
         effects += self._go(now)
         self.state.body.check()
         waiting = self._steps.waiting or self.state.waiting
-        report = report_of(self.state, waiting=waiting, error=self._steps.error or self._supply.trouble)
+        report = report_of(self.state, waiting=waiting, error=self._steps.error or self._blind or self._supply.trouble)
         return effects + self._reporter.tell(report, heartbeat)
 
     def _be_born(self, input: Input) -> list[Effect]:
@@ -138,7 +140,9 @@ class CellMachine(Machine):
     def _measured(self, input: Finished | Failed) -> list[Effect]:
         self._measuring = ""
         if isinstance(input, Failed):
-            return [Note("measure_failed", {"reason": f"{input.kind}: {input.reason}"})]
+            self._blind = f"look at the cell: {input.kind}: {input.reason}"
+            return []
+        self._blind = ""
         figures: Figures = input.result
         self.state.figures = figures
         snapshots = set(figures.snapshots)
@@ -161,7 +165,7 @@ class CellMachine(Machine):
             outcome.succeed(self.state, now, step.action, result)
         except outcome.StepRefused as refused:
             return self._fail(now, step, str(refused))
-        return self._steps.succeed()
+        return self._steps.succeed() + _checkpoint_notes(step.action)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
         effects = self._supply.failed(key, reason)
@@ -172,7 +176,10 @@ class CellMachine(Machine):
 
     def _fail(self, now: float, step: Step, reason: str) -> list[Effect]:
         again = outcome.fail(self.state, now, step.action, reason)
-        return [*self._steps.fail(step, reason, again), Note("step_failed", {"step": step.name, "reason": reason})]
+        return [
+            *self._steps.fail(step, reason, again),
+            Note("alarm", {"what": f"{self.state.settings.name}: {step.name} failed", "reason": reason}),
+        ]
 
     def _mark(self, now: float, step: str) -> None:
         if self.state.timing is not None:
@@ -219,3 +226,12 @@ class CellMachine(Machine):
     def _key(self, kind: str) -> str:
         self._num_started += 1
         return f"{kind}#{self._num_started}"
+
+
+def _checkpoint_notes(action: Action | AppliedRecord) -> list[Effect]:
+    match action:
+        case SaveCheckpoint(version=version):
+            return [Note("checkpoint", {"version": str(version), "saved": str(version)})]
+        case LoadCheckpoint(version=version, folder=folder):
+            return [Note("checkpoint", {"version": str(version), "loaded": folder})]
+    return []

@@ -1,0 +1,34 @@
+"""Action Measure: what the cell looks like now. Ranks are asked unless they are at work; then their last answer stands."""
+
+from collections.abc import Callable
+from typing import Any
+
+from gyre_hpc.cell import commands
+from gyre_hpc.cell.crew import Crew
+from gyre_hpc.engines.base import Engine
+from gyre_hpc.machines.cell import actions
+from gyre_hpc.transport.base import SnapshotStore
+
+
+class Looker:
+    def __init__(self, crew: Crew, engine: Engine, store: SnapshotStore) -> None:
+        self._crew, self._engine, self._store = crew, engine, store
+
+    async def measure(self, key: str, action: actions.Measure, progress: Callable[[Any], None]) -> actions.Figures:
+        if self._crew.world == 1:
+            answers: tuple[commands.Answer, ...] = (self._crew.own.answer(None),)
+        else:
+            if not self._crew.is_busy:
+                await self._crew.ask(commands.Look(), action.deadline_s)
+            answers = self._crew.answers
+        if action.update >= 0:
+            self._store.forget(action.update)
+        return actions.Figures(
+            snapshots=self._store.versions(),
+            live_requests=self._engine.num_live(),
+            held=tuple(hand_in for hand_in, _ in self._store.held(action.update).values()),
+            pids=tuple(answer.pid for answer in answers),
+            groups_built=sum(answer.groups_built for answer in answers),
+            tokens=self._engine.counters(),
+            cpu_s=sum(answer.cpu_s for answer in answers),
+        )

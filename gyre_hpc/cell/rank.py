@@ -1,0 +1,74 @@
+"""What one rank does for a command: its trainer, its store, a sum kept while the trainer sleeps, the scratch of a commit."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gyre_hpc.cell import commands
+from gyre_hpc.cell.world import groups_built
+from gyre_hpc.observability.cpu import cpu_seconds
+from gyre_hpc.protocol import micro_batch
+from gyre_hpc.protocol.to_batch import RankMemory
+from gyre_hpc.train.base import Trainer
+from gyre_hpc.train.memory import measure
+from gyre_hpc.transport.base import SnapshotStore
+
+
+class Rank:
+    """Lives in one thread. Every rank of a cell gets the same commands in the same order: some contain collectives."""
+
+    def __init__(self, number: int, trainer: Trainer, store: SnapshotStore) -> None:
+        self.number, self.trainer, self.store = number, trainer, store
+        self.scratch: Any = None
+        """Leader: the reduced total that the next Step uses."""
+        self.progress: Callable[[float], None] = lambda share: None
+        self._kept: bytes | None = None
+        """The cell's sum while the trainer sleeps; empty on followers. None: nothing is kept."""
+
+    def do(self, command: commands.Command) -> Any:
+        """Carry out one command; returns what the leader needs of it."""
+        match command:
+            case commands.Wake():
+                return self._wake(command)
+            case commands.Sleep(keep=keep):
+                self._kept = self._sum_bytes() if keep else None
+                return self.trainer.sleep()
+            case commands.Zero():
+                self._kept = self.scratch = None
+                self.trainer.zero()
+            case commands.Add(micro_batch=data):
+                return self.trainer.accumulate(micro_batch.decode(data))
+            case commands.SumBytes():
+                return self._sum_bytes() if self._kept is None else self._kept
+            case commands.TakeSum():
+                return self.trainer.sum()
+            case commands.Step(num_executions=num_executions, version=version):
+                return self.trainer.apply(self.scratch, num_executions, version)
+            case commands.FitAll(micro_batches=data, epochs=epochs, version=version):
+                return self.trainer.fit([micro_batch.decode(one) for one in data], epochs, version, self.progress)
+            case commands.Load(folder=folder, version=version):
+                return self.trainer.load(Path(folder), version)
+            case commands.Init(version=version):
+                self.trainer.init(version)
+        return None
+
+    def answer(self, result: Any, error: str = "") -> commands.Answer:
+        """How this rank is after a command that gave `result`."""
+        memory = result if isinstance(result, RankMemory) else measure(self.number)
+        return commands.Answer(memory=memory, pid=os.getpid(), cpu_s=sum(cpu_seconds()), groups_built=groups_built(), error=error)
+
+    def _wake(self, command: commands.Wake) -> RankMemory:
+        if command.version not in self.store.versions():
+            self.store.pull(command.version, (command.source,), command.deadline_s)
+        memory = self.trainer.wake(command.version)
+        if command.restore:
+            assert self._kept is not None, "no sum was kept"
+            self.trainer.add_sum(self.trainer.sum_from_bytes(self._kept) if self.number == 0 else None)
+        self._kept = None
+        return memory
+
+    def _sum_bytes(self) -> bytes:
+        """Every rank takes part; the leader alone keeps the bytes."""
+        data = self.trainer.sum_to_bytes()
+        return data if self.number == 0 else b""

@@ -1,0 +1,146 @@
+"""Builds a cell's ranks from the configuration. The leader hosts the machine; a follower obeys the leader."""
+
+import asyncio
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from gyre_hpc.cell.crew import Crew
+from gyre_hpc.cell.engine_actions import EngineActions
+from gyre_hpc.cell.follow import follow
+from gyre_hpc.cell.look import Looker
+from gyre_hpc.cell.micro_batches import MicroBatches
+from gyre_hpc.cell.pace import Pace
+from gyre_hpc.cell.rank import Rank
+from gyre_hpc.cell.trainer_actions import TrainerActions
+from gyre_hpc.cell.transfer_actions import TransferActions
+from gyre_hpc.cell.world import Channel, join_world
+from gyre_hpc.chat import create_chat_format
+from gyre_hpc.config.schema import Config
+from gyre_hpc.engines import create_engine
+from gyre_hpc.machines.base import Restarted
+from gyre_hpc.machines.cell import CellMachine, CellSettings
+from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
+from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.shell.arguments import Birth
+from gyre_hpc.shell.host import Host
+from gyre_hpc.shell.lifetime import die_with_born_parent, end_with_parent
+from gyre_hpc.shell.log import MachineLog, read_log
+from gyre_hpc.shell.timers import after
+from gyre_hpc.train import create_trainer
+from gyre_hpc.transport.groups import create_groups
+from gyre_hpc.transport.snapshot_store import HostSnapshotStore
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """This process among the ranks of its cell."""
+
+    rank: int
+    world: int
+
+    @property
+    def is_leader(self) -> bool:
+        return self.rank == 0
+
+
+def run_rank(birth: Birth, place: Place) -> None:
+    """The whole life of one rank."""
+    channel = join_world(birth.config.network.interface) if place.world > 1 else None
+    if place.is_leader:
+        asyncio.run(lead(birth, place, channel))
+    else:
+        assert channel is not None
+        die_with_born_parent()
+        store = make_store(birth.config)
+        follow(make_rank(birth.config, place, store), channel)
+
+
+def make_store(config: Config) -> HostSnapshotStore:
+    return HostSnapshotStore(chunk_bytes=config.transport.chunk_bytes, deadline_s=config.transport.deadline_s)
+
+
+def make_rank(config: Config, place: Place, store: HostSnapshotStore) -> Rank:
+    trainer = create_trainer(config, vocab_size=vocab_size(config), store=store, rank=place.rank, world=place.world)
+    return Rank(place.rank, trainer, store)
+
+
+def vocab_size(config: Config) -> int:
+    return create_chat_format(config.model.tokenizer, config.model.template).tokenizer.vocab_size
+
+
+async def lead(birth: Birth, place: Place, channel: Channel | None) -> None:
+    """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives."""
+    config, folder, interface = birth.config, birth.folder, birth.config.network.interface
+    store = make_store(config)
+    snapshot_url = store.serve(interface, birth.run_token)
+    crew = Crew(make_rank(config, place, store), place.world, channel)
+    engine = create_engine(
+        config.engine,
+        model_config=config.model,
+        vocab_size=vocab_size(config),
+        store=store,
+        run_token=birth.run_token,
+        host=interface,
+        timer=after,
+    )
+    engine_url = await engine.start()
+    micro_batches = MicroBatches(birth.run_token)
+    trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
+    transfer = TransferActions(crew, store, lambda: create_groups(config.transport, interface))
+    events = EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    records, machine_log = open_log(birth)
+    host = Host(
+        name=birth.name,
+        attempt=birth.attempt,
+        run_token=birth.run_token,
+        addresses=birth.addresses,
+        actions={
+            **EngineActions(engine, crew).table(),
+            **trainer.table(),
+            **transfer.table(),
+            Measure: Looker(crew, engine, store).measure,
+        },
+        note=events.note,
+        machine_log=machine_log,
+        record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
+    )
+    end_with_parent(host.end)
+    url = await host.bind(interface)
+    settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
+    host.run(CellMachine(settings, birth.register(url)), Restarted(tuple(records)))
+    reason = await host.ended
+    log.info("%s ends: %s", birth.name, reason)
+    transfer.close()
+    await host.close()
+    await engine.close()
+    await micro_batches.close()
+    crew.close()
+    store.close()
+    events.close()
+
+
+def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: str) -> CellSettings:
+    """Deadlines that the configuration knows; the rest are the machine's own."""
+    config = birth.config
+    return CellSettings(
+        name=birth.name,
+        incarnation=birth.incarnation,
+        ranks=place.world,
+        engine_url=engine_url,
+        snapshot_url=snapshot_url,
+        checkpoint_before_publish=config.checkpoint.before_publish,
+        checkpoint_every=config.checkpoint.every,
+        pull_deadline_s=config.transport.deadline_s,
+        reduce_deadline_s=config.transport.deadline_s,
+        hand_in_deadline_s=config.transport.deadline_s,
+    )
+
+
+def open_log(birth: Birth) -> tuple[list[Any], MachineLog]:
+    """Records of former incarnations in this attempt, and the log open for appending."""
+    path = birth.folder.machine_log(birth.name, birth.attempt)
+    records, whole = read_log(path, AppliedRecord)
+    return records, MachineLog(path, whole)

@@ -1,0 +1,70 @@
+"""The cell's own default WORLD: gloo over the ranks that torchrun started, built once and never again.
+
+The only torch of this room outside the backends, imported when a cell has more than one rank.
+"""
+
+import sys
+from datetime import timedelta
+from typing import Any, Protocol
+
+from gyre_hpc.errors import CellLost
+
+IDLE_DEADLINE_S = 1800.0
+"""Longest a rank waits for a command or in a collective. The leader looks at its ranks all the time, so this ends orphans."""
+
+
+class Channel(Protocol):
+    """Bytes between the leader (rank 0) and each follower. Raises CellLost; after that the peer is lost for good."""
+
+    def send(self, rank: int, data: bytes, deadline_s: float) -> None: ...
+
+    def receive(self, rank: int, deadline_s: float) -> bytes: ...
+
+
+def join_world(interface: str) -> Channel:
+    """Build WORLD from torchrun's environment, bound to `interface`; return a channel over it."""
+    import torch.distributed
+
+    # torch's stubs leave out half of what is used here.
+    dist: Any = torch.distributed
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = timedelta(seconds=IDLE_DEADLINE_S)
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=interface)]
+    dist.init_process_group("gloo", timeout=timedelta(seconds=IDLE_DEADLINE_S), pg_options=options)
+    return WorldChannel(torch, dist)
+
+
+def groups_built() -> int:
+    """Process groups ever registered in this process (torch's own running number); 0 while torch is not loaded."""
+    c10d = sys.modules.get("torch.distributed.distributed_c10d")
+    return 0 if c10d is None else int(c10d._world.group_count)
+
+
+class WorldChannel:
+    """Point to point over WORLD: a length, then the bytes."""
+
+    def __init__(self, torch: Any, dist: Any) -> None:
+        self._torch, self._dist = torch, dist
+
+    def send(self, rank: int, data: bytes, deadline_s: float) -> None:
+        size = self._torch.tensor([len(data)], dtype=self._torch.int64)
+        body = self._torch.frombuffer(bytearray(data), dtype=self._torch.uint8)
+        try:
+            for work in [self._dist.isend(size, rank), self._dist.isend(body, rank)]:
+                work.wait(timedelta(seconds=deadline_s))
+        except RuntimeError as error:
+            raise CellLost(f"rank {rank} took nothing within {deadline_s:g} s: {_first_line(error)}") from error
+
+    def receive(self, rank: int, deadline_s: float) -> bytes:
+        size = self._torch.zeros(1, dtype=self._torch.int64)
+        try:
+            self._dist.irecv(size, rank).wait(timedelta(seconds=deadline_s))
+            body = self._torch.empty(int(size.item()), dtype=self._torch.uint8)
+            self._dist.irecv(body, rank).wait(timedelta(seconds=deadline_s))
+        except RuntimeError as error:
+            raise CellLost(f"rank {rank} did not answer within {deadline_s:g} s: {_first_line(error)}") from error
+        return bytes(body.numpy().tobytes())
+
+
+def _first_line(error: RuntimeError) -> str:
+    return str(error).partition("\n")[0]
