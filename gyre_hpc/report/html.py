@@ -100,7 +100,7 @@ def _bar(stretch: Interval, start: float) -> charts.Bar:
 
 
 def _executions(story: Story) -> str:
-    ended = [event for event in story.of("execution_ended") if event.fields["purpose"] == "train"]
+    ended = [event for event in story.of("execution_ended") if event.fields.get("purpose") == "train"]
     length = story.end - story.start
     styles = dict(zip(STATES, ("e-scored", "e-partial", "e-unscored", "e-infra"), strict=True))
     if not ended or length <= 0:

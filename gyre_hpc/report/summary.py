@@ -160,7 +160,7 @@ def _switch_medians(switches: list[Event]) -> dict[str, dict[str, float]]:
 
 
 def _executions(story: Story) -> dict[str, int]:
-    ended = [event for event in story.of("execution_ended") if event.fields["purpose"] == "train"]
+    ended = [event for event in story.of("execution_ended") if event.fields.get("purpose") == "train"]
     states = {str(event.fields["execution"]): str(event.fields["state"]) for event in ended}
     counts = {state: sum(seen == state for seen in states.values()) for state in STATES}
     ready = _last_by(story.of("group_ready"), "group")

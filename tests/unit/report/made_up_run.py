@@ -52,6 +52,9 @@ def make_run(root: Path, *, updates: int = 3, num_cells: int = 4, finished: bool
         tape.note(end + 4, "evaluation", slot=updates, version=f"0.{updates}", passed=120, total=200, pass_rate=0.6)
         tape.note(end + 5, "run_finished", exit_code=0, reason="all updates made", update=updates)
     tape.write(folder)
+    runner = Tape("runner-0")  # its own view of the same end must not count twice
+    runner.note(12, "execution_ended", execution="train-0-0-0", state="scored", score=0.5, reason="")
+    runner.write(folder)
     cells = Tape("cell-1")
     cells.note(2, "cpu", cpu_s=1.0, children_s=0.0)
     cells.note(6, "cpu", cpu_s=3.0, children_s=0.0)
@@ -83,7 +86,7 @@ def _update(tape: Tape, update: int, at: float) -> None:
         tape.note(
             at + 10 + group, "group_ready", group=f"train-{update}-{group}", update=update, micro_batches=[f"{update}:{group}"], tokens=100,
             executions=2, branching=1, trained_tokens=50, staleness=min(update, 1), trajectories=3, mean_score=0.5,
-            passed=update, size=4, batch_groups=group + 1,
+            passed=min(update, 4), size=4, batch_groups=group + 1,
         )  # fmt: skip
         tape.note(
             at + 11 + group, "micro_batch_accumulated", id=f"{update}:{group}", cell="cell-1" if group else "cell-0", update=update, seconds=0.5,
