@@ -1,7 +1,8 @@
-"""Reads the journal of all shards and attempts as it grows, each byte once."""
+"""Reads the journal of all shards and attempts as it grows, each byte once. Evaluation is never trained on: left out."""
 
 from pathlib import Path
 
+from gyre_hpc.protocol.journal import CallBegin, ExecutionEnd
 from gyre_hpc.trajectory.fold import JournalFold
 from gyre_hpc.trajectory.segment import HEADER_SIZE, header, read_records
 
@@ -30,5 +31,7 @@ class JournalTail:
         skipped = offset - HEADER_SIZE if offset else 0
         records, end = read_records(header() + data if offset else data)
         for record in records:
-            self.fold.add(record)
+            name = record.execution if isinstance(record, CallBegin | ExecutionEnd) else record.call
+            if not name.startswith("eval-"):
+                self.fold.add(record)
         self._offsets[path] = end + skipped if end else 0

@@ -14,6 +14,7 @@ from gyre_hpc.machines.batch import actions
 from gyre_hpc.protocol.micro_batch import MicroBatch, encode
 from gyre_hpc.trajectory.base import Call, ScoredExecution
 from gyre_hpc.trajectory.prepare import PrepareSettings, prepare_group, prepare_warm_start
+from gyre_hpc.trajectory.tree import CallTree
 
 
 class JournalIncomplete(GyreError):
@@ -44,15 +45,26 @@ class Preparing:
     async def forget(self, key: str, action: actions.ForgetMicroBatches, progress: Callable[[Any], None]) -> None:
         """Free what earlier updates consumed; the warm start's too, once training has begun."""
         self._bytes = {id: data for id, data in self._bytes.items() if id.partition(":")[0] == str(action.update)}
+        await self._in_thread(self._forget, action)
 
-    async def _in_thread(self, work: Callable[[Any], actions.PreparedGroup], action: Any) -> actions.PreparedGroup:
+    def _forget(self, action: actions.ForgetMicroBatches) -> None:
+        for execution in action.executions:
+            self._journal.fold.forget(execution)
+
+    async def _in_thread(self, work: Callable[[Any], Any], action: Any) -> Any:
         async with self._busy:
             return await asyncio.get_running_loop().run_in_executor(None, work, action)
 
     def _prepare_group(self, action: actions.PrepareGroup) -> actions.PreparedGroup:
-        calls = self._calls([ended.execution for ended in action.ended], action.final)
+        calls, damaged = self._calls([ended.execution for ended in action.ended], action.final)
         scored = [
-            ScoredExecution(execution=ended.execution, state=ended.state.value, score=ended.score, num_targets=0) for ended in action.ended
+            ScoredExecution(
+                execution=ended.execution,
+                state="infra_error" if ended.execution in damaged else ended.state.value,
+                score=None if ended.execution in damaged else ended.score,
+                num_targets=0,
+            )
+            for ended in action.ended
         ]
         group = prepare_group(calls, scored, self._settings, action.update, action.version, action.first_ordinal)
         return actions.PreparedGroup(
@@ -61,10 +73,11 @@ class Preparing:
             num_branching=sum(execution.is_branching for execution in group.executions),
             num_trained_tokens=group.num_targets,
             num_trajectories=sum(execution.num_trajectories for execution in group.executions),
+            damaged=tuple(sorted(damaged.items())),
         )
 
     def _prepare_warm(self, action: actions.PrepareWarm) -> actions.PreparedGroup:
-        calls = self._calls(action.executions, action.final)
+        calls, damaged = self._calls(action.executions, action.final)
         micro_batches = prepare_warm_start(calls, self._warm_settings, action.version)
         for execution in calls:
             self._journal.fold.forget(execution)
@@ -73,17 +86,26 @@ class Preparing:
             num_executions=len(calls),
             num_branching=0,
             num_trained_tokens=sum(micro_batch.num_targets for micro_batch in micro_batches),
+            damaged=tuple(sorted(damaged.items())),
         )
 
-    def _calls(self, executions: Any, final: bool) -> dict[str, list[Call]]:
-        """Finished calls by execution. Raises JournalIncomplete unless `final`."""
+    def _calls(self, executions: Any, final: bool) -> tuple[dict[str, list[Call]], dict[str, str]]:
+        """Finished calls by execution, and why the journal of some cannot be used. Raises JournalIncomplete unless `final`."""
         self._journal.poll()
         fold = self._journal.fold
         known = set(fold.executions())
         open_ones = [execution for execution in executions if execution in known and not fold.has_ended(execution)]
         if open_ones and not final:
             raise JournalIncomplete(f"{len(open_ones)} executions without their last record, {open_ones[0]} the first")
-        return {execution: fold.execution(execution) for execution in executions}
+        calls: dict[str, list[Call]] = {}
+        damaged: dict[str, str] = {}
+        for execution in executions:
+            try:
+                calls[execution] = fold.execution(execution)
+                CallTree(calls[execution])
+            except ValueError as error:
+                calls[execution], damaged[execution] = [], str(error)
+        return calls, damaged
 
     def _keep(self, micro_batches: tuple[MicroBatch, ...]) -> tuple[actions.MicroBatchEntry, ...]:
         for micro_batch in micro_batches:

@@ -70,12 +70,15 @@ class PreparedGroup(msgspec.Struct, frozen=True, tag=True):
     """Executions with more than one leaf."""
     num_trained_tokens: int
     num_trajectories: int = 0
+    damaged: tuple[tuple[str, str], ...] = ()
+    """(execution, why) whose journal contradicts itself: they count as infra_error."""
 
 
 class ForgetMicroBatches(msgspec.Struct, frozen=True, tag=True):
-    """Micro-batches of updates before `update` are consolidated: free them -> None."""
+    """Micro-batches of updates before `update` are consolidated: free them, and what is kept of `executions` -> None."""
 
     update: int
+    executions: tuple[str, ...] = ()
 
 
 class WriteStatus(msgspec.Struct, frozen=True, tag=True):

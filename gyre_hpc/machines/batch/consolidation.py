@@ -154,7 +154,10 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
     effects: list[Effect] = [note, Note("version_published", {"version": str(version), "update": intent.update})]
     if FORGET not in state.running_actions:
         state.running_actions.add(FORGET)
-        effects.append(Start(FORGET, ForgetMicroBatches(intent.update + 1)))
+        # Without a checkpoint of this version a lost core would need them again.
+        gone = state.groups.groups if state.settings.checkpoint_before_publish else {}
+        executions = tuple(member for id in intent.groups if id in gone for member in gone[id].members)
+        effects.append(Start(FORGET, ForgetMicroBatches(intent.update + 1, executions)))
     effects += persist(state, Published(version, intent.update, metrics), _nothing)
     return effects + persist(state, Counted(dict(state.totals)), _nothing)
 

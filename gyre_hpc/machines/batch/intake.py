@@ -1,5 +1,7 @@
 """Reports come in: what cells, gateways and runners say becomes state, each fact once."""
 
+from functools import partial
+
 from gyre_hpc.machines.base import Effect, Note, Send
 from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import GroupState
@@ -198,11 +200,11 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
     waiting = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
     for ended in report.ended:
         if ended.execution in state.groups.live and ended.execution not in waiting:
-            effects += persist(state, ExecutionEnded(ended), lambda state, now, ended=ended: end_execution(state, now, ended))
+            effects += persist(state, ExecutionEnded(ended), partial(end_execution, ended=ended))
     return effects
 
 
-def end_execution(state: State, now: float, ended: Ended) -> list[Effect]:
+def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     """The end is durable: count it, or restart what failed through no fault of the agent."""
     state.moved_on(now)
     state.recently_ended[ended.execution] = now
@@ -222,7 +224,7 @@ def end_execution(state: State, now: float, ended: Ended) -> list[Effect]:
         state.add("executions_restarted")
         return [
             *effects,
-            *persist(state, ExecutionRestarted(ended.execution, new), lambda state, now: restart_execution(state, ended.execution)),
+            *persist(state, ExecutionRestarted(ended.execution, new), partial(restart_execution, old=ended.execution)),
         ]
     if id.purpose == "train" and ended.score is not None:
         old = state.train_pass_rate
@@ -233,7 +235,7 @@ def end_execution(state: State, now: float, ended: Ended) -> list[Effect]:
     return effects
 
 
-def restart_execution(state: State, old: str) -> list[Effect]:
+def restart_execution(state: State, now: float, *, old: str) -> list[Effect]:
     if not state.groups.is_known(old):
         return []
     new = state.groups.restart(old)

@@ -1,5 +1,7 @@
 """Which groups begin, which make the batch, and their way from journal to ledger."""
 
+from functools import partial
+
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
 from gyre_hpc.machines.batch.actions import PreparedGroup, PrepareGroup
 from gyre_hpc.machines.batch.groups import Group, GroupState
@@ -23,12 +25,12 @@ def dispatch(state: State, now: float) -> list[Effect]:
             break
         group = state.groups.begin(id)
         state.moved_on(now)
-        effects += persist(state, GroupBegun(id), lambda state, now, group=group: _begun(state, group))
+        effects += persist(state, GroupBegun(id), partial(_begun, group=group))
         effects.append(Note("group_begun", {"group": str(id), "update": state.update}))
     return effects
 
 
-def _begun(state: State, group: Group) -> list[Effect]:
+def _begun(state: State, now: float, *, group: Group) -> list[Effect]:
     group.durable = True
     return [Note("execution_began", {"execution": member, "purpose": group.id.purpose}) for member in group.members]
 
@@ -126,14 +128,19 @@ def prepared(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     result: PreparedGroup = told.result
     if id is None or any(not entry.id.startswith(f"{state.update}:") for entry in result.micro_batches):
         return []
+    alarms: list[Effect] = []
     state.batch.add_prepared(id, result)
     state.moved_on(now)
+    for execution, reason in result.damaged:
+        state.add("executions_damaged")
+        alarms.append(Note("alarm", {"what": "journal of an execution is damaged", "execution": execution, "reason": reason}))
     state.add("executions_branching", result.num_branching)
     state.add("trained_tokens", result.num_trained_tokens)
     group = state.groups.groups[id]
     staleness = state.update - (group.first_step if group.first_step is not None else state.update)
     state.add(f"staleness_{staleness}")
     return [
+        *alarms,
         Note(
             "group_ready",
             {

@@ -1,5 +1,6 @@
 """Records of earlier starts become state again: same attempt (executions go on) or a new one (they are restarted)."""
 
+from functools import partial
 from typing import Any
 
 from gyre_hpc.machines.base import Effect, Note
@@ -37,7 +38,7 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
     for execution in sorted(state.groups.live):
         new = str(ExecutionId.parse(execution).restarted())
-        effects += persist(state, ExecutionRestarted(execution, new), lambda state, now, old=execution: restart_execution(state, old))
+        effects += persist(state, ExecutionRestarted(execution, new), partial(restart_execution, old=execution))
         state.add("executions_restarted")
     state.version = None
     return effects
