@@ -13,11 +13,9 @@ from gyre_hpc.transport.c10d_groups import C10dGroups
 
 
 def _work(groups: C10dGroups, order: dict) -> dict:
-    if order.get("die_in_reduce"):
-        import torch.distributed as dist
-
-        # Dies once the group stands, before it gives its part: the others are inside the reduce.
-        dist.ReduceOptions = lambda: os.kill(os.getpid(), signal.SIGKILL)  # type: ignore[assignment,misc]
+    if signal_name := order.get("signal_in_reduce"):
+        # Once the group stands, before it gives its part: the others are inside the reduce.
+        torch.distributed.ReduceOptions = lambda: os.kill(os.getpid(), signal.Signals[signal_name])  # type: ignore[assignment,misc]
     tensor = torch.from_numpy(np.full(order["size"], float(order["value"]), dtype=np.float32))
     try:
         total = groups.reduce(

@@ -247,7 +247,7 @@ def test_kill_9_in_mid_reduce_fails_the_others_and_the_survivors_reduce_anew(pro
     address = core.host(1, "n")
     mine = torch.ones(200_000)
     processes.order(0, **_order(1, 3, address, deadline_s=3.0))
-    processes.order(1, **_order(2, 3, address, die_in_reduce=True))
+    processes.order(1, **_order(2, 3, address, signal_in_reduce="SIGKILL"))
     with pytest.raises(TransferFailed):
         core.reduce(1, address, "n", 0, 3, mine, 3.0)
     assert processes.answer(1) == {"dead": -9}
@@ -261,4 +261,18 @@ def test_kill_9_in_mid_reduce_fails_the_others_and_the_survivors_reduce_anew(pro
     total = core.reduce(2, address, "n", 0, 2, mine, 20.0)
     assert total.sum().item() == 3 * 200_000
     assert processes.answer(0) == {"sum": None, "untouched": True}
+    core.close()
+
+
+def test_a_member_that_falls_silent_in_mid_reduce_fails_the_others_within_the_deadline(processes):
+    """C7: the peer is alive and its connections stand, but it says nothing more."""
+    core = create_groups(TransportConfig(), "127.0.0.1")
+    address = core.host(1, "n")
+    mine = torch.ones(200_000)
+    processes.order(0, **_order(1, 3, address, deadline_s=2.0))
+    processes.order(1, **_order(2, 3, address, signal_in_reduce="SIGSTOP"))
+    with pytest.raises(TransferFailed):
+        core.reduce(1, address, "n", 0, 3, mine, 2.0)
+    assert "failed" in processes.answer(0)
+    assert (mine == 1).all()
     core.close()

@@ -211,26 +211,6 @@ def test_a_source_that_dies_in_the_middle_of_a_chunk_leaves_nothing_behind(store
     assert puller.versions() == ()
 
 
-@pytest.mark.parametrize(
-    "request_text",
-    [
-        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: many\r\n",
-        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: 3\r\n",
-        "POST /hand_ins/one HTTP/1.1\r\nContent-Length: 8\r\n",
-        "POST /elsewhere HTTP/1.1\r\nContent-Length: 8\r\n",
-        "POST /hand_ins/1 HTTP/1.1\r\nContent-Length: 8\r\nX-Checksum: 1\r\n",
-    ],
-)
-def test_a_malformed_hand_in_is_refused_and_the_store_goes_on(stores, request_text):
-    core, url = stores()
-    parts = urlsplit(url)
-    with socket.create_connection((parts.hostname, parts.port), 5) as peer:
-        peer.sendall(f"{request_text}Authorization: Bearer {TOKEN}\r\n\r\n".encode() + b"12345678")
-        assert peer.recv(100).startswith(b"HTTP/1.1 400")
-    core.hand_in(url, 1, HandIn("cell-1", 0, ()), b"abcd", 5.0)
-    assert len(core.held(1)) == 1
-
-
 def _get(connection: http.client.HTTPConnection, path: str) -> bytes:
     connection.request("GET", path, headers={"Authorization": f"Bearer {TOKEN}"})
     answer = connection.getresponse()
@@ -247,41 +227,6 @@ def test_a_snapshot_being_pulled_is_not_dropped(stores):
         source.put(Version(0, step), _tensors("numpy", step))
     assert zlib.crc32(_get(connection, "/snapshots/0.0/1")) == source.manifest(Version(0, 0)).checksums[1]
     connection.close()
-
-
-def test_a_hand_in_arrives_whole_and_once(stores):
-    (core, url), (satellite, _) = stores(), stores()
-    mine, data = HandIn("cell-2", 1, ("3:0", "3:4")), np.arange(999, dtype="<f4").tobytes()
-    for _ in range(2):
-        satellite.hand_in(url, 3, mine, data, 5.0)
-    assert core.held(3) == {("cell-2", 1): (mine, data)}
-    assert core.held(2) == {}
-
-
-def test_an_older_fence_is_refused_and_a_newer_one_replaces(stores):
-    (core, url), (satellite, _) = stores(), stores()
-    satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
-    satellite.hand_in(url, 3, HandIn("cell-2", 2, ("3:1",)), b"2222", 5.0)
-    with pytest.raises(TransferFailed, match="409.*fence 1"):
-        satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
-    assert list(core.held(3)) == [("cell-2", 2)]
-
-
-def test_another_sum_under_the_same_key_is_refused(stores):
-    (core, url), (satellite, _) = stores(), stores()
-    satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
-    with pytest.raises(TransferFailed, match="409"):
-        satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"9999", 5.0)
-    assert core.held(3)[("cell-2", 1)][1] == b"1111"
-
-
-def test_a_forgotten_update_takes_nothing_any_more(stores):
-    (core, url), (satellite, _) = stores(), stores()
-    satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
-    core.forget(4)
-    assert core.held(3) == {}
-    with pytest.raises(TransferFailed, match="409"):
-        satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
 
 
 def test_many_pull_at_once(kind, stores):
