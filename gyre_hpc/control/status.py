@@ -17,13 +17,14 @@ class StatusWriter:
 
     def __init__(self, path: Path, *, experiment: str, attempt: int) -> None:
         self._path, self._experiment, self._attempt = path, experiment, attempt
+        self._one_at_a_time = asyncio.Lock()
         self._sampled: list[tuple[float, float]] = []
         self._updates: list[tuple[float, int]] = []
 
     async def write(self, key: str, action: WriteStatus, progress: Callable[[Any], None]) -> None:
         """Raises OSError; the machine notes it and goes on."""
-        status = self._status(action.status)
-        await asyncio.get_running_loop().run_in_executor(None, write_status, self._path, status)
+        async with self._one_at_a_time:
+            await asyncio.get_running_loop().run_in_executor(None, write_status, self._path, self._status(action.status))
 
     def _status(self, raw: dict[str, Any]) -> Status:
         now = unix_s()

@@ -123,6 +123,9 @@ class BatchMachine(Machine):
                 return phases.found_warm_start(state, now, told)
             case phases.PREPARE_WARM:
                 return phases.prepared_warm(state, now, told)
+            case phases.LAST_STATUS:
+                state.is_written = True
+                return [phases.say_finished(state)]
         state.running_actions.discard(told.key)
         if isinstance(told, Failed):
             return [Note("alarm", {"what": f"{told.key} failed", "kind": told.kind, "reason": told.reason})]
@@ -132,7 +135,7 @@ class BatchMachine(Machine):
         """What only time can bring."""
         state, settings = self.state, self.state.settings
         if state.finished:
-            return phases.finish(state, now, int(state.totals["exit_code"]), state.last_failure or "all updates made")
+            return [phases.say_finished(state)] if state.is_written else []
         effects: list[Effect] = []
         for cell in state.fleet.silent(now):
             effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")

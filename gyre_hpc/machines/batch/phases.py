@@ -1,15 +1,17 @@
 """The course of a run: first weights, warm start, evaluation, training, evaluation, end."""
 
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Send, Start
-from gyre_hpc.machines.batch.actions import Checkpoint, FindWarmStart, PreparedGroup, PrepareWarm, StoreWarmStart
+from gyre_hpc.machines.batch.actions import Checkpoint, FindWarmStart, PreparedGroup, PrepareWarm, StoreWarmStart, WriteStatus
 from gyre_hpc.machines.batch.records import EvaluationEnded, Published
 from gyre_hpc.machines.batch.settings import BEFORE_FIRST_STEP
 from gyre_hpc.machines.batch.state import State, new_batch, persist
+from gyre_hpc.machines.batch.status import status_of
 from gyre_hpc.machines.batch.trial import EVALUATIONS, Phase, trial_of
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import FinishRun
 from gyre_hpc.protocol.to_cell import FitOrder
 
+LAST_STATUS = "last_status"
 FIND_WARM, PREPARE_WARM, STORE_WARM = "find_warm_start", "prepare_warm", "store_warm_start"
 RAW = Version(0, BEFORE_FIRST_STEP)
 FIRST = Version(0, 0)
@@ -54,13 +56,17 @@ def enter(state: State, now: float, phase: Phase) -> list[Effect]:
 
 
 def finish(state: State, now: float, code: int, reason: str) -> list[Effect]:
-    """The run is over; told to the supervisor until it ends us."""
-    first = not state.finished
+    """The run is over: the last status is written first, then the supervisor is told until it ends us."""
+    if state.finished:
+        return []
     state.phase, state.finished = Phase.done, True
-    state.totals["exit_code"] = code
-    state.last_failure = reason if code else state.last_failure
-    told: list[Effect] = [Send("supervisor-0", FinishRun(code, reason))]
-    return [Note("run_finished", {"exit_code": code, "reason": reason, "update": state.update}), *told] if first else told
+    state.exit_code, state.reason = code, reason
+    note = Note("run_finished", {"exit_code": code, "reason": reason, "update": state.update})
+    return [note, Start(LAST_STATUS, WriteStatus(status_of(state, now)))]
+
+
+def say_finished(state: State) -> Effect:
+    return Send("supervisor-0", FinishRun(state.exit_code, state.reason))
 
 
 def _drop_stragglers(state: State) -> None:

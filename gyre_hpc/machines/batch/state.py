@@ -72,9 +72,13 @@ class State:
     decision: Decision | None = None
     progress_at: float = 0.0
     """When anything last moved on."""
-    last_failure: str = ""
     status_at: float = -1e18
     finished: bool = False
+    exit_code: int = 0
+    reason: str = ""
+    """Why the run is over."""
+    is_written: bool = False
+    """The last status stands; the supervisor may end us."""
     totals: dict[str, float] = field(default_factory=dict)
     pass_rates: dict[int, float] = field(default_factory=dict)
     """Evaluation slot -> pass rate."""
