@@ -54,6 +54,7 @@ rules: env
 format: env
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
+	@$(PY) tests/house/rules.py --fix
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

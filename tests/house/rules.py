@@ -1,4 +1,5 @@
-"""House rules that no linter knows; run by `make check` as `python tests/house/rules.py`.
+"""House rules that no linter knows; run by `make check` as `python tests/house/rules.py`. With --fix (`make format`) the list of
+packages in setup.cfg is written anew first.
 
 - no file or folder is named utils, helpers, common or misc;
 - no Python file is longer than 300 lines, launch.py than 15, a starter in launchers/ than 20;
@@ -8,6 +9,7 @@
 
 import ast
 import configparser
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,13 +102,29 @@ def packages(root: Path) -> Iterator[str]:
     """Packages of the tree that setup.cfg does not name, and the other way round."""
     parser = configparser.ConfigParser()
     parser.read(root / "setup.cfg", encoding="utf-8")
-    listed = set(parser.get("options", "packages", fallback="").split())
-    found = {".".join(path.parent.relative_to(root).parts) for path in (root / "gyre_hpc").rglob("*.py")} | {"gyre_hpc.conf"}
+    listed, found = set(parser.get("options", "packages", fallback="").split()), packages_of(root)
     for name in sorted(found - listed):
-        yield f"setup.cfg: packages lacks {name}; add the line"
+        yield f"setup.cfg: packages lacks {name}; run make format"
     for name in sorted(listed - found):
-        yield f"setup.cfg: packages names {name}, which has no Python file in the tree; remove the line"
+        yield f"setup.cfg: packages names {name}, which has no Python file in the tree; run make format"
+
+
+def packages_of(root: Path) -> set[str]:
+    """Folders with Python files, as package names."""
+    return {".".join(path.parent.relative_to(root).parts) for path in (root / "gyre_hpc").rglob("*.py")} | {"gyre_hpc.conf"}
+
+
+def list_packages(root: Path) -> None:
+    """Write the list of packages in setup.cfg anew."""
+    path = root / "setup.cfg"
+    lines = "".join(f"    {name}\n" for name in sorted(packages_of(root)))
+    path.write_text(
+        re.sub(r"(?m)^packages =\n(?: .*\n)*", lambda _: f"packages =\n{lines}", path.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(__file__).resolve().parents[2]))
+    here = Path(__file__).resolve().parents[2]
+    if "--fix" in sys.argv[1:]:
+        list_packages(here)
+    sys.exit(main(here))

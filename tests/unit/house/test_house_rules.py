@@ -66,6 +66,8 @@ def test_a_package_that_the_wheel_would_lack_is_found(tmp_path: Path):
         },
     )
     assert [re.search(r"gyre_hpc\.\w+", line)[0] for line in rules.packages(tmp_path)] == ["gyre_hpc.new", "gyre_hpc.old"]
+    rules.list_packages(tmp_path)
+    assert list(rules.packages(tmp_path)) == []
 
 
 def test_only_the_timers_file_waits(tmp_path: Path):
