@@ -6,6 +6,8 @@ A kind adds how calls are computed (`submit`, `abort`, ...) and what sleeping an
 from abc import abstractmethod
 from typing import Any
 
+from aiohttp import web
+
 from gyre_hpc.engines.backend import Loads, PauseMode
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.engines.calls import CallBook, LiveCall
@@ -22,6 +24,10 @@ class ServedEngine(Engine):
 
     async def start(self) -> str:
         return await self._surface.start()
+
+    def add_to(self, app: web.Application) -> None:
+        """Instead of `start`: serve on the application of a process that has an address already."""
+        self._surface.add_to(app)
 
     async def close(self) -> None:
         self.book.is_open = False
