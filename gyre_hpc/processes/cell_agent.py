@@ -27,7 +27,7 @@ def bound_socket(interface: str) -> socket.socket:
 
 def register_rendezvous(interface: str) -> None:
     """Make the rendezvous backend RENDEZVOUS known to torchrun: c10d over a store bound to `interface`."""
-    from torch.distributed import TCPStore
+    from torch._C._distributed_c10d import TCPStore  # its public name is not declared as exported
     from torch.distributed.elastic.rendezvous import RendezvousHandler, RendezvousParameters, rendezvous_handler_registry
     from torch.distributed.elastic.rendezvous.c10d_rendezvous_backend import C10dRendezvousBackend
     from torch.distributed.elastic.rendezvous.dynamic_rendezvous import create_handler

@@ -49,8 +49,8 @@ def test_ranks_share_a_world_listen_on_loopback_only_and_die_with_their_agent(tm
         os.kill(agent, signal.SIGKILL)
         wait_dead(ranks)
         wait_for(lambda: run.entries()["cell-0"].lost, "loss of cell-0")
-        run.post(RestartCell("cell-0", 0, "lost"))
-        wait_for(lambda: run.entries()["cell-0"].incarnation == 1 and run.entries()["cell-0"].url, "second rendezvous")
+        run.post(RestartCell("cell-0", 1, "lost"))
+        wait_for(lambda: run.entries()["cell-0"].incarnation == 2 and run.entries()["cell-0"].url, "second rendezvous")
 
 
 def test_a_killed_rank_takes_its_cell_with_it(tmp_path: Path):
@@ -78,4 +78,4 @@ def test_sigterm_ends_a_cell_in_order(tmp_path: Path):
         run.process.send_signal(signal.SIGTERM)
         assert run.process.wait(timeout=60) == 130
         wait_dead(pids)
-        assert (tmp_path / "ended-cell-0-0").exists(), "the rank was told to end and could do so in order"
+        assert (tmp_path / "ended-cell-0-1").exists(), "the rank was told to end and could do so in order"

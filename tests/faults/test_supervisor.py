@@ -57,7 +57,7 @@ def test_a_killed_gateway_comes_back_under_its_name_with_the_next_incarnation(tm
     with LiveRun(tmp_path, quick_config()) as run:
         before = run.wait_registered()
         os.kill(run.pid("gateway-0"), signal.SIGKILL)
-        wait_for(lambda: run.entries()["gateway-0"].incarnation == 1 and run.entries()["gateway-0"].url, "restart of gateway-0")
+        wait_for(lambda: run.entries()["gateway-0"].incarnation == 2 and run.entries()["gateway-0"].url, "restart of gateway-0")
         after = run.entries()
         assert after["runner-0"] == before["runner-0"] and after["gateway-0"].url != before["gateway-0"].url
 
@@ -68,9 +68,9 @@ def test_a_lost_cell_waits_for_the_controllers_order(tmp_path: Path):
         os.kill(run.pid("cell-0"), signal.SIGKILL)
         wait_for(lambda: run.entries()["cell-0"].lost, "loss of cell-0")
         assert run.entries()["cell-0"].lost == "killed by signal 9"
-        assert run.post(RestartCell("cell-0", 0, "x"), token="wrong") == 401
-        assert run.post(RestartCell("cell-0", 0, "x")) == 204
-        wait_for(lambda: run.entries()["cell-0"].incarnation == 1 and run.entries()["cell-0"].url, "restart of cell-0")
+        assert run.post(RestartCell("cell-0", 1, "x"), token="wrong") == 401
+        assert run.post(RestartCell("cell-0", 1, "x")) == 204
+        wait_for(lambda: run.entries()["cell-0"].incarnation == 2 and run.entries()["cell-0"].url, "restart of cell-0")
         assert run.post(SetAside("cell-0", "tested")) == 204
         wait_for(lambda: run.entries()["cell-0"].lost == "set aside: tested" and "cell-0" not in names_of(run), "cell-0 set aside")
 

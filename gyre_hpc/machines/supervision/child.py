@@ -39,7 +39,8 @@ class Child:
 
     name: str
     policy: Policy
-    incarnation: int = -1
+    incarnation: int = 0
+    """0 = not started yet; the first start is 1."""
     state: ChildState = ChildState.waiting
     url: str = ""
     lost: str = ""
@@ -60,7 +61,7 @@ class Child:
 
     def entry(self) -> Entry:
         url = self.url if self.state is ChildState.live else ""
-        return Entry(self.name, max(self.incarnation, 0), url, self.lost)
+        return Entry(self.name, self.incarnation, url, self.lost)
 
     def count_failure(self, now: float, window_s: float) -> int:
         """Remember one failure; return how many lie within the window."""

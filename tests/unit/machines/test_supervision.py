@@ -36,13 +36,13 @@ class Bench:
             effects = effects + self.tell(Finished("mirror"))
         return effects
 
-    def register(self, name: str, incarnation: int = 0) -> list[Effect]:
+    def register(self, name: str, incarnation: int = 1) -> list[Effect]:
         return self.tell(Received(name, Register(name, incarnation, f"http://{name}/{incarnation}", 7)))
 
     def from_controller(self, message: object) -> list[Effect]:
         return self.tell(Received("controller", message))
 
-    def exits(self, name: str, incarnation: int = 0, code: int = 1) -> list[Effect]:
+    def exits(self, name: str, incarnation: int = 1, code: int = 1) -> list[Effect]:
         return self.tell(Finished(f"child/{name}/{incarnation}", code))
 
     def entry(self, name: str) -> Entry:
@@ -79,7 +79,7 @@ def test_a_registration_reaches_everybody_registered_with_a_larger_number():
     sends = [e for e in bench.register("cell-0") if isinstance(e, Send)]
     assert {send.to for send in sends} == {"gateway-0", "cell-0"}
     numbers = {send.message.number for send in sends}
-    assert len(numbers) == 1 and bench.entry("cell-0").url == "http://cell-0/0"
+    assert len(numbers) == 1 and bench.entry("cell-0").url == "http://cell-0/1"
     again = [e for e in bench.tell(TimerFired("tick")) if isinstance(e, Send)]
     assert {send.message.number for send in again} == numbers
 
@@ -95,17 +95,17 @@ def test_a_dead_gateway_keeps_its_name_and_gets_the_next_incarnation_after_a_pau
     assert not actions(effects, SpawnProcess)
     assert bench.entry("gateway-0").lost == "killed by signal 9" and not bench.entry("gateway-0").url
     (key,) = [key for key in timers(effects) if key.startswith("backoff")]
-    assert actions(bench.tell(TimerFired(key)), SpawnProcess) == [SpawnProcess("gateway-0", 1)]
-    assert bench.entry("gateway-0") == Entry("gateway-0", 1)
+    assert actions(bench.tell(TimerFired(key)), SpawnProcess) == [SpawnProcess("gateway-0", 2)]
+    assert bench.entry("gateway-0") == Entry("gateway-0", 2)
 
 
 def test_a_crash_loop_ends_the_run_and_names_the_service():
     bench = live_bench()
-    for incarnation in range(3):
+    for incarnation in range(1, 4):
         bench.register("runner-0", incarnation)
         effects = bench.exits("runner-0", incarnation)
         bench.tell(TimerFired(f"backoff/runner-0/{incarnation}"))
-    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 0)]
+    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 1)]
     for name in (*NAMES, "scripted-0"):
         if name != "runner-0":
             effects = bench.exits(name, code=0)
@@ -115,7 +115,7 @@ def test_a_crash_loop_ends_the_run_and_names_the_service():
 
 def test_failures_far_apart_are_no_crash_loop():
     bench = live_bench()
-    for incarnation in range(12):
+    for incarnation in range(1, 13):
         bench.now += SETTINGS.crash_window_s
         bench.exits("runner-0", incarnation)
         assert actions(bench.tell(TimerFired(f"backoff/runner-0/{incarnation}")), SpawnProcess)
@@ -125,7 +125,7 @@ def test_failures_far_apart_are_no_crash_loop():
 def test_a_service_that_refuses_its_configuration_ends_the_run_at_once():
     bench = live_bench()
     bench.exits("controller", code=REFUSED)
-    assert actions(bench.effects, SpawnProcess)[-1] == SpawnProcess("scripted-0", 0)
+    assert actions(bench.effects, SpawnProcess)[-1] == SpawnProcess("scripted-0", 1)
     assert {a.process for a in actions(bench.effects, TerminateProcess)} == {*NAMES[1:], "scripted-0"}
 
 
@@ -134,34 +134,34 @@ def test_a_dead_cell_is_reported_lost_and_waits_for_the_controller():
     effects = bench.exits("cell-1")
     assert not actions(effects, SpawnProcess) and not [k for k in timers(effects) if k.startswith("backoff")]
     assert bench.entry("cell-1").lost == "exit code 1"
-    assert not actions(bench.tell(Received("gateway-0", RestartCell("cell-1", 0, "x"))), SpawnProcess)
-    assert actions(bench.from_controller(RestartCell("cell-1", 0, "lost")), SpawnProcess) == [SpawnProcess("cell-1", 1)]
-    assert not actions(bench.from_controller(RestartCell("cell-1", 0, "lost")), SpawnProcess), "an order given twice starts it once"
+    assert not actions(bench.tell(Received("gateway-0", RestartCell("cell-1", 1, "x"))), SpawnProcess)
+    assert actions(bench.from_controller(RestartCell("cell-1", 1, "lost")), SpawnProcess) == [SpawnProcess("cell-1", 2)]
+    assert not actions(bench.from_controller(RestartCell("cell-1", 1, "lost")), SpawnProcess), "an order given twice starts it once"
 
 
 def test_a_living_cell_is_stopped_before_its_next_incarnation_starts():
     bench = live_bench()
-    effects = bench.from_controller(RestartCell("cell-0", 0, "silent"))
-    assert actions(effects, TerminateProcess) == [TerminateProcess("cell-0", 0)] and not actions(effects, SpawnProcess)
-    assert actions(bench.tell(TimerFired("grace/cell-0/0")), KillProcess) == [KillProcess("cell-0", 0)]
-    assert actions(bench.exits("cell-0", code=-9), SpawnProcess) == [SpawnProcess("cell-0", 1)]
+    effects = bench.from_controller(RestartCell("cell-0", 1, "silent"))
+    assert actions(effects, TerminateProcess) == [TerminateProcess("cell-0", 1)] and not actions(effects, SpawnProcess)
+    assert actions(bench.tell(TimerFired("grace/cell-0/1")), KillProcess) == [KillProcess("cell-0", 1)]
+    assert actions(bench.exits("cell-0", code=-9), SpawnProcess) == [SpawnProcess("cell-0", 2)]
 
 
 def test_a_cell_set_aside_stays_stopped():
     bench = live_bench()
     bench.from_controller(SetAside("cell-0", "three failed starts"))
     bench.exits("cell-0", code=0)
-    bench.from_controller(RestartCell("cell-0", 0, "again"))
+    bench.from_controller(RestartCell("cell-0", 1, "again"))
     assert bench.entry("cell-0").lost == "set aside: three failed starts"
-    assert actions(bench.effects, SpawnProcess).count(SpawnProcess("cell-0", 1)) == 0
+    assert actions(bench.effects, SpawnProcess).count(SpawnProcess("cell-0", 2)) == 0
 
 
 def test_a_process_that_never_registers_counts_as_a_failed_start():
     bench = Bench()
-    assert actions(bench.tell(TimerFired("start/runner-0/0")), TerminateProcess) == [TerminateProcess("runner-0", 0)]
+    assert actions(bench.tell(TimerFired("start/runner-0/1")), TerminateProcess) == [TerminateProcess("runner-0", 1)]
     bench.exits("runner-0", code=-15)
     assert "did not register within 120 s" in bench.entry("runner-0").lost
-    assert not actions(live_bench().tell(TimerFired("start/runner-0/0")), TerminateProcess)
+    assert not actions(live_bench().tell(TimerFired("start/runner-0/1")), TerminateProcess)
 
 
 def test_a_silent_service_is_stopped_but_a_silent_cell_is_not():
@@ -170,13 +170,13 @@ def test_a_silent_service_is_stopped_but_a_silent_cell_is_not():
         for name in ("controller", "gateway-0", "scripted-0"):
             bench.register(name)
         effects = bench.tell(TimerFired("tick"))
-    assert actions(effects, TerminateProcess) == [TerminateProcess("runner-0", 0)]
+    assert actions(effects, TerminateProcess) == [TerminateProcess("runner-0", 1)]
 
 
 def test_finishing_stops_the_controller_first_and_ends_after_the_last_child():
     bench = live_bench()
     effects = bench.from_controller(FinishRun(0, "done"))
-    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 0)]
+    assert actions(effects, TerminateProcess) == [TerminateProcess("controller", 1)]
     effects = bench.exits("controller", code=0)
     assert len(actions(effects, TerminateProcess)) == 5
     for name in (*NAMES[1:], "scripted-0"):
@@ -191,8 +191,8 @@ def test_an_unkillable_child_does_not_hold_up_the_end():
     bench.tell(Received("supervisor-0", FinishRun(130, "SIGINT")))
     for name in ("controller", *NAMES[2:], "scripted-0"):
         bench.exits(name, code=0)
-    bench.tell(TimerFired("grace/gateway-0/0"))
-    assert actions(bench.tell(TimerFired("gone/gateway-0/0")), EndRun) == [EndRun(130, "SIGINT")]
+    bench.tell(TimerFired("grace/gateway-0/1"))
+    assert actions(bench.tell(TimerFired("gone/gateway-0/1")), EndRun) == [EndRun(130, "SIGINT")]
 
 
 def test_a_higher_attempt_ends_this_one():

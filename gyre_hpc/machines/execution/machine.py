@@ -1,0 +1,287 @@
+"""Runs what the batch machine assigned to this runner, each execution to exactly one end.
+
+Invariants (each has a test):
+  - executions that take room never exceed the declared cpus, memory and capacity;
+  - an execution begins only after that is durable, and is reported ended only after that is durable;
+  - every begun execution ends once: scored, partial, unscored or infra_error, at the latest at its hard deadline;
+  - the workspace is scored only after the harness's whole tree is gone, and removed after that;
+  - what failed through us is infra_error, never a score.
+"""
+
+from gyre_hpc.machines.base import (
+    CancelTimer,
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Machine,
+    Note,
+    Persist,
+    Persisted,
+    Received,
+    Restarted,
+    SetTimer,
+    Start,
+    TimerFired,
+)
+from gyre_hpc.machines.execution.actions import (
+    HarnessEnd,
+    RunHarness,
+    Scored,
+    ScoreWorkspace,
+    StopHarness,
+    SweepWorkspaces,
+    Unscorable,
+)
+from gyre_hpc.machines.execution.book import Book
+from gyre_hpc.machines.execution.life import ACTIVE, Life, Stage
+from gyre_hpc.machines.execution.records import Began, Finish, Forgotten, Record
+from gyre_hpc.machines.execution.reporter import REPORT, USAGE, Reporter
+from gyre_hpc.machines.execution.settings import RunnerSettings
+from gyre_hpc.machines.execution.steps import FAULTS, UNDER_WAY, clear, ended_of, prepare, shortfall_of, stop_harness
+from gyre_hpc.machines.membership import TIMER as REGISTER
+from gyre_hpc.machines.membership import Membership
+from gyre_hpc.protocol.supervision import Directory, Register
+from gyre_hpc.protocol.to_batch import Ended, ScoreState
+from gyre_hpc.protocol.to_runner import Assignment
+
+SWEEP, STORAGE = "sweep", "storage"
+
+
+class RunnerMachine(Machine):
+    """Begins at Restarted; takes no execution before the workspaces of an earlier life are swept away."""
+
+    def __init__(self, settings: RunnerSettings, register: Register) -> None:
+        self._settings = settings
+        self._membership = Membership(register)
+        self._gateways: dict[str, str] = {}
+        self._lives: dict[str, Life] = {}
+        self._book = Book()
+        self._assignment = -1
+        self._reporter = Reporter(settings)
+        self._swept = False
+        self._ending: dict[str, Ended] = {}
+        """Decided, not yet durable."""
+        self._num_forgets = 0
+
+    def handle(self, now: float, input: Input) -> list[Effect]:
+        match input:
+            case Restarted(records=records):
+                effects = self._restarted(records)
+            case Received(message=Assignment() as assignment):
+                effects = self._assigned(now, assignment)
+            case Received(message=Directory() as directory):
+                self._gateways |= {entry.process: entry.url for entry in directory.entries if entry.url}
+                effects = []
+            case Received():
+                effects = []
+            case TimerFired(key=key):
+                effects = self._timer(now, key)
+            case Persisted(key=key):
+                effects = self._persisted(now, key)
+            case Finished(key=key, result=result):
+                effects = self._finished(now, key, result)
+            case Failed(key=key, kind=kind, reason=reason):
+                effects = self._failed(now, key, kind, reason)
+            case _:
+                raise AssertionError(f"a runner is never told {input!r}")
+        return effects + self._admit(now)
+
+    # what comes in
+
+    def _restarted(self, records: tuple[Record, ...]) -> list[Effect]:
+        effects = [*self._membership.beat(), Start(SWEEP, SweepWorkspaces()), *self._reporter.soon()]
+        for execution in self._book.read(records):
+            effects += self._persist_end(Ended(execution, ScoreState.infra_error, None, reason="the runner died"))
+        return effects
+
+    def _assigned(self, now: float, assignment: Assignment) -> list[Effect]:
+        if assignment.number <= self._assignment:
+            return []
+        self._assignment = assignment.number
+        effects = self._reporter.soon()
+        forgotten = self._book.acknowledge(assignment.acked)
+        if forgotten:
+            effects.append(self._persist_forgotten(forgotten))
+        wanted = {begin.execution for begin in assignment.begin}
+        for life in list(self._lives.values()):
+            if life.id not in wanted and life.stage is not Stage.over:
+                effects += self._drop(life)
+        for begin in assignment.begin:
+            if self._book.knows(begin.execution):
+                self._book.ask_again(begin.execution)
+            elif begin.execution not in self._lives and begin.execution not in self._ending:
+                self._lives[begin.execution] = Life(begin=begin)
+        return effects
+
+    def _timer(self, now: float, key: str) -> list[Effect]:
+        if key == REGISTER:
+            return self._membership.beat()
+        if key == REPORT:
+            return self._reporter.due(self._assignment, self._lives.values(), self._book.unacknowledged())
+        if key == STORAGE:
+            self._reporter.storage_full = ""
+            return self._reporter.soon()
+        verb, _, execution = key.partition("/")
+        life = self._lives.get(execution)
+        if life is None or life.stage is Stage.over:
+            return []
+        if verb == "soft":
+            return self._soft_deadline(now, life)
+        if verb == "hard":
+            return self._hard_deadline(now, life)
+        assert verb == "grace", key
+        return [Start(life.key("kill"), StopHarness(life.id, True))] if life.stage is Stage.stopping else []
+
+    def _persisted(self, now: float, key: str) -> list[Effect]:
+        verb, _, execution = key.partition("/")
+        life = self._lives.get(execution)
+        if verb == "begin" and life is not None and life.stage is Stage.recording:
+            return prepare(life)
+        if verb == "end":
+            return self._ended(execution)
+        return []
+
+    def _finished(self, now: float, key: str, result: object) -> list[Effect]:
+        if key == SWEEP:
+            self._swept = True
+            return []
+        if key == USAGE:
+            return self._reporter.measured(result)
+        verb, _, execution = key.partition("/")
+        life = self._lives.get(execution)
+        if life is None:
+            return []
+        if verb == "prepare" and life.stage is Stage.preparing:
+            return self._run(life)
+        if verb == "run" and life.stage in (Stage.running, Stage.stopping):
+            assert isinstance(result, HarnessEnd)
+            return self._harness_ended(now, life, result)
+        if verb == "score" and life.stage is Stage.scoring:
+            assert isinstance(result, Scored | Unscorable)
+            return self._scored(now, life, result)
+        return []
+
+    def _failed(self, now: float, key: str, kind: str, reason: str) -> list[Effect]:
+        verb, _, execution = key.partition("/")
+        if key == SWEEP:
+            self._swept = True
+            return [Note("sweep_failed", {"reason": reason})]
+        if key == USAGE:
+            return self._reporter.measured(None)
+        life = self._lives.get(execution)
+        if verb in ("begin", "end", "forget"):
+            return self._not_persisted(life, key, f"{kind}: {reason}")
+        if life is None or life.stage is Stage.over or verb not in FAULTS:
+            return [Note("action_failed", {"key": key, "reason": f"{kind}: {reason}"})]
+        if life.dropped:
+            return self._forget(life)
+        return self._end(now, life, ScoreState.infra_error, reason=f"{FAULTS[verb]}: {kind}: {reason}")
+
+    # an execution's way
+
+    def _admit(self, now: float) -> list[Effect]:
+        """Begin queued executions, oldest assignment first, while there is room for one more."""
+        if not self._swept or self._reporter.storage_full:
+            return []
+        room = self._settings.room - sum(life.stage in ACTIVE for life in self._lives.values())
+        effects: list[Effect] = []
+        for life in list(self._lives.values()):
+            if room <= 0:
+                break
+            if life.stage is Stage.queued and self._settings.shard(life.id) in self._gateways:
+                life.stage, life.began_at = Stage.recording, now
+                effects.append(Persist(life.key("begin"), Began(life.id)))
+                room -= 1
+        return effects + self._reporter.soon() if effects else []
+
+    def _run(self, life: Life) -> list[Effect]:
+        life.stage = Stage.running
+        gateway = self._gateways[self._settings.shard(life.id)]
+        return [Start(life.key("run"), RunHarness(life.begin, gateway)), Note("execution_began", {"execution": life.id})]
+
+    def _soft_deadline(self, now: float, life: Life) -> list[Effect]:
+        if life.stage is Stage.preparing:
+            return self._end(
+                now, life, ScoreState.infra_error, reason="the workspace was not ready by the soft deadline", under_way="prepare"
+            )
+        if life.stage is not Stage.running:
+            return []
+        life.shortfall = f"soft deadline of {life.begin.soft_deadline_s:g} s"
+        return stop_harness(life, self._settings.grace_s)
+
+    def _hard_deadline(self, now: float, life: Life) -> list[Effect]:
+        """Whatever it hangs in is ours: the harness had its time before."""
+        under_way = UNDER_WAY.get(life.stage, "")
+        if life.dropped:
+            return self._forget(life, under_way)
+        reason = f"hard deadline of {life.begin.hard_deadline_s:g} s while {life.stage.value}"
+        return self._end(now, life, ScoreState.infra_error, reason=reason, under_way=under_way)
+
+    def _harness_ended(self, now: float, life: Life, end: HarnessEnd) -> list[Effect]:
+        self._reporter.harness_cpu_s += end.cpu_s
+        if life.dropped:
+            return self._forget(life)
+        if not end.started:
+            return self._end(now, life, ScoreState.infra_error, reason=f"the sandbox did not start: {end.tail.strip()}")
+        life.shortfall, life.stage = shortfall_of(life, end), Stage.scoring
+        return [CancelTimer(life.key("grace")), Start(life.key("score"), ScoreWorkspace(life.begin))]
+
+    def _scored(self, now: float, life: Life, result: Scored | Unscorable) -> list[Effect]:
+        if isinstance(result, Unscorable):
+            return self._end(now, life, ScoreState.unscored, reason=result.reason)
+        state = ScoreState.partial if life.shortfall else ScoreState.scored
+        return self._end(now, life, state, score=result, reason=life.shortfall)
+
+    def _end(
+        self, now: float, life: Life, state: ScoreState, *, score: Scored | None = None, reason: str = "", under_way: str = ""
+    ) -> list[Effect]:
+        """Decide the end; the action `under_way` is stopped, the workspace removed."""
+        effects = clear(life, under_way)
+        ended = ended_of(life, now, state, score, reason)
+        life.stage = Stage.over
+        note = Note("execution_ended", {"execution": life.id, "state": state.value, "score": ended.score, "reason": ended.reason})
+        return [*effects, note, *self._persist_end(ended)]
+
+    def _drop(self, life: Life) -> list[Effect]:
+        """The batch machine wants it no more. A harness is ended first, its workspace goes after it."""
+        if life.stage is Stage.queued:
+            del self._lives[life.id]
+            return self._reporter.soon()
+        if life.stage in (Stage.running, Stage.stopping):
+            if life.dropped:
+                return []
+            life.dropped = True
+            return [Start(life.key("kill"), StopHarness(life.id, True))] if life.stage is Stage.running else []
+        return self._forget(life, UNDER_WAY.get(life.stage, ""))
+
+    def _forget(self, life: Life, under_way: str = "") -> list[Effect]:
+        del self._lives[life.id]
+        cleared = clear(life, under_way) if life.stage is not Stage.recording else []
+        return [*cleared, self._persist_forgotten((life.id,)), *self._reporter.soon()]
+
+    # what is durable
+
+    def _persist_end(self, ended: Ended) -> list[Effect]:
+        self._ending[ended.execution] = ended
+        return [Persist(f"end/{ended.execution}", Finish(ended))]
+
+    def _persist_forgotten(self, executions: tuple[str, ...]) -> Effect:
+        self._num_forgets += 1
+        return Persist(f"forget/{self._num_forgets}", Forgotten(executions))
+
+    def _ended(self, execution: str) -> list[Effect]:
+        self._lives.pop(execution, None)
+        self._book.end(self._ending.pop(execution))
+        return self._reporter.soon()
+
+    def _not_persisted(self, life: Life | None, key: str, reason: str) -> list[Effect]:
+        """The run folder takes no writes: begin nothing until it may again. Ends are told all the same."""
+        self._reporter.storage_full = reason
+        effects: list[Effect] = [SetTimer(STORAGE, self._settings.storage_retry_s), Note("storage_full", {"reason": reason})]
+        verb, _, execution = key.partition("/")
+        if verb == "begin" and life is not None and life.stage is Stage.recording:
+            life.stage = Stage.queued
+        if verb == "end":
+            effects += self._ended(execution)
+        return effects + self._reporter.soon()

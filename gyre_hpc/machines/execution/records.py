@@ -1,0 +1,26 @@
+"""What the runner persists in state/runner-<n>-<attempt>.log, so that a restarted runner tells the truth."""
+
+import msgspec
+
+from gyre_hpc.protocol.to_batch import Ended
+
+
+class Began(msgspec.Struct, frozen=True, tag="began"):
+    """Durable before the workspace is made: an execution is never begun twice under one id."""
+
+    execution: str
+
+
+class Finish(msgspec.Struct, frozen=True, tag="finish"):
+    """Durable before it is reported."""
+
+    ended: Ended
+
+
+class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
+    """Acknowledged by the batch machine, or dropped by it before the end."""
+
+    executions: tuple[str, ...]
+
+
+Record = Began | Finish | Forgotten
