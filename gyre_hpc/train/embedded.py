@@ -22,7 +22,7 @@ from gyre_hpc.models.qwen3_config import from_model_config
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
-from gyre_hpc.train import checkpoint, checkpoint_folder, warm_start
+from gyre_hpc.train import checkpoint, warm_start
 from gyre_hpc.train.adamw import AdamW, clip_scale
 from gyre_hpc.train.base import Trainer
 from gyre_hpc.train.cell_ranks import CellRanks
@@ -148,13 +148,12 @@ class EmbeddedTrainer(Trainer):
         return result
 
     def save(self, folder: Path, state: dict[str, Any]) -> None:
-        """See base. Rank 0 writes; of the checkpoints beside it checkpoint.keep stay. Raises StorageFull."""
+        """See base. Rank 0 writes. Raises StorageFull."""
         if self._version is None or self._optimizer is None:
             raise ValueError("this trainer has no optimizer state to save; only the core saves")
         if self._ranks.rank == 0:
             weights = {name: tensor.to(torch.float32) for name, tensor in self._room().tensors().items()}
             checkpoint.save(folder, self._version, self._model, weights, self._optimizer.state(), state)
-            checkpoint_folder.prune(folder.parent, self._config.checkpoint.keep)
 
     def load(self, folder: Path, version: Version) -> dict[str, Any]:
         saved = checkpoint.load(folder)

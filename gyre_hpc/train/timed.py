@@ -14,7 +14,7 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
-from gyre_hpc.train import checkpoint_folder, timed_checkpoint
+from gyre_hpc.train import timed_checkpoint
 from gyre_hpc.train.base import Trainer
 from gyre_hpc.train.memory import measure
 from gyre_hpc.transport.base import SnapshotStore
@@ -29,7 +29,6 @@ class TimedTrainer(Trainer):
     def __init__(self, config: Config, *, store: SnapshotStore, rank: int = 0) -> None:
         self._trainer = config.trainer
         self._scale = config.engine.time_scale
-        self._num_kept = config.checkpoint.keep
         self._store = store
         self._rank = rank
         self._version: Version | None = None
@@ -119,7 +118,6 @@ class TimedTrainer(Trainer):
             raise ValueError("this trainer has no version to save")
         if self._rank == 0:
             timed_checkpoint.save(folder, self._version, state)
-            checkpoint_folder.prune(folder.parent, self._num_kept)
 
     def load(self, folder: Path, version: Version) -> dict[str, Any]:
         state = timed_checkpoint.load(folder)

@@ -1,7 +1,5 @@
 """Contract of Trainer, for every kind."""
 
-import itertools
-
 import numpy as np
 import pytest
 
@@ -162,16 +160,6 @@ def test_a_core_without_a_total_makes_no_update(core, store):
     with pytest.raises(ValueError, match="shape"):
         core.apply(None, 1, V1)
     assert store.versions() == (V0,)
-
-
-def test_saving_keeps_the_configured_number_of_checkpoints(core, tmp_path):
-    versions = [Version(0, step) for step in range(4)]
-    core.save(tmp_path / "0.0", {})
-    for before, after in itertools.pairwise(versions):
-        core.accumulate(micro_batch(sequence(20, 1), id=f"{before.step}:0", version=before))
-        core.apply(core.sum(), 1, after)
-        core.save(tmp_path / str(after), {"step": after.step})
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.2", "0.3"]
 
 
 def test_a_snapshot_never_changes_by_later_training(core, store):
