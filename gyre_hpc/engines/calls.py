@@ -63,16 +63,16 @@ class CallBook:
         return None
 
     def take(self, request: Request, version: str) -> LiveCall:
-        """Raises KeyError when a live call has the same rid."""
-        if request.rid in self._by_rid:
-            raise KeyError(request.rid)
+        """From now on the rid means this call, whoever had it before."""
         call = LiveCall(next(self._numbers), request, version)
         self._by_number[call.number] = self._by_rid[request.rid] = call
         return call
 
     def drop(self, call: LiveCall) -> None:
         """The call was answered, or its client left."""
-        del self._by_number[call.number], self._by_rid[call.request.rid]
+        del self._by_number[call.number]
+        if self._by_rid.get(call.request.rid) is call:
+            del self._by_rid[call.request.rid]
         call.gone.set()
 
     def deliver(self, pieces: list[Piece]) -> None:

@@ -53,9 +53,9 @@ class HttpSurface:
         self._bearer = f"Bearer {run_token}".encode()
         self._runner: web.AppRunner | None = None
 
-    async def start(self) -> str:
-        """Listen (port 0: any free one); return the base URL."""
-        app = web.Application(middlewares=[self._authorize], client_max_size=_MAX_BODY)
+    def add_to(self, app: web.Application) -> None:
+        """Serve on `app`, which is not listening yet (a process that has an address already)."""
+        app.middlewares.append(self._authorize)
         app.router.add_post("/generate", self._generate)
         for path, handler in (
             ("/abort_request", self._abort_request),
@@ -72,6 +72,11 @@ class HttpSurface:
             ("/v1/loads", self._loads),
         ):
             app.router.add_get(path, handler)
+
+    async def start(self) -> str:
+        """Listen (port 0: any free one); return the base URL."""
+        app = web.Application(client_max_size=_MAX_BODY)
+        self.add_to(app)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self._port)
@@ -90,7 +95,8 @@ class HttpSurface:
         if not hmac.compare_digest(given, self._bearer):
             return _error(401, "Authorization: give the run token as a Bearer token")
         try:
-            return await handler(request)
+            response: web.StreamResponse = await handler(request)
+            return response
         except (BadRequest, msgspec.MsgspecError) as error:
             return _error(400, str(error))
 
@@ -103,30 +109,33 @@ class HttpSurface:
         refusal = book.refusal(request.headers.get("X-Gyre-Term"))
         if refusal is not None:
             return _json({"error": refusal, "term": book.term}, 409)
-        try:
-            call = book.take(asked, backend.version_text())
-        except KeyError:
-            return _error(400, f"rid={asked.rid!r}: a live request has this rid; give each request its own")
+        before = book.of_rid(asked.rid)
+        if before is not None:
+            # A client that restarted asks again before its broken connection was noticed here.
+            backend.abort(before, "superseded by a request with the same rid")
+        call = book.take(asked, backend.version_text())
         try:
             backend.submit(call)
-            return await (self._answer_stream(request, call) if asked.stream else self._answer_whole(call))
+            if request.transport is not None:
+                request.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
+            return await (self._answer_stream(request, call) if asked.stream else self._answer_whole(request, call))
         finally:
             book.drop(call)
             if not call.is_over:
                 backend.abort(call, "client disconnected")
 
-    async def _answer_whole(self, call: LiveCall) -> web.Response:
+    async def _answer_whole(self, request: web.Request, call: LiveCall) -> web.Response:
         while not call.is_over:
             call.changed.clear()
             await call.changed.wait()
-        if call.error is not None:
-            return _error(500, call.error)
-        return _json(call.answer.whole(call.age_s()))
+        response = _error(500, call.error) if call.error is not None else _json(call.answer.whole(call.age_s()))
+        # Written here, not by the server afterwards: a call counts as live until its answer is out.
+        await response.prepare(request)
+        await response.write_eof()
+        return response
 
     async def _answer_stream(self, request: web.Request, call: LiveCall) -> web.StreamResponse:
         response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-        if request.transport is not None:
-            request.transport.set_write_buffer_limits(high=_WRITE_BUFFER)
         await response.prepare(request)
         show = call.answer.news if call.request.incremental else call.answer.whole
         while True:

@@ -35,11 +35,9 @@ def rotate(x: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor) -> torch.Tenso
 
 def _attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, lengths: Sequence[int]) -> torch.Tensor:
     """Causal attention per sequence. q [N, H, hd], k and v [N, KV, hd] -> [N, H * hd]."""
-    pieces = zip(q.split(list(lengths)), k.split(list(lengths)), v.split(list(lengths)), strict=True)
-    outputs = [
-        F.scaled_dot_product_attention(*(part.transpose(0, 1)[None] for part in piece), is_causal=True, enable_gqa=True) for piece in pieces
-    ]
-    return torch.cat([output[0].transpose(0, 1) for output in outputs]).flatten(1)
+    pieces = zip(*(x.transpose(0, 1)[None].split(list(lengths), 2) for x in (q, k, v)), strict=True)
+    outputs = [F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True) for q, k, v in pieces]
+    return torch.cat(outputs, 2)[0].transpose(0, 1).flatten(1)
 
 
 def _layer(

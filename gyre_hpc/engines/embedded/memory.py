@@ -41,9 +41,9 @@ class KVMemory:
         if pages:
             self._store.read(pages, seq.prefill)
         for _ in range(num_new):
-            page = self.table.take()
-            assert page is not None
-            pages.append(page)
+            new = self.table.take()
+            assert new is not None
+            pages.append(new)
         seq.pages = pages
         return True
 
