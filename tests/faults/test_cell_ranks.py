@@ -1,0 +1,125 @@
+"""One rank of a cell ignores a role change (faults.md C2): the leader says so, by name, within its deadline."""
+
+import os
+import queue
+import signal
+import threading
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.cell import commands
+from gyre_hpc.cell.crew import Crew
+from gyre_hpc.cell.follow import follow
+from gyre_hpc.cell.rank import Rank
+from gyre_hpc.config.schema import ClusterConfig, Config, TrainerConfig, TrainerKind
+from gyre_hpc.errors import CellLost
+from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.to_batch import CellState
+from gyre_hpc.train import create_trainer
+from gyre_hpc.transport.snapshot_store import HostSnapshotStore
+from tests.fakes.cell_stage import Stage, tiny_config
+from tests.fakes.live_run import descendants, wait_for
+
+V0 = Version(0, 0)
+
+
+class Pipes:
+    """A channel between threads; a rank in `deaf` hears nothing."""
+
+    def __init__(self, world: int, deaf: set[int]) -> None:
+        self.deaf = deaf
+        self._to_leader = {rank: queue.Queue[bytes]() for rank in range(1, world)}
+        self._to_rank = {rank: queue.Queue[bytes]() for rank in range(1, world)}
+
+    def send(self, rank: int, data: bytes, deadline_s: float) -> None:
+        if rank not in self.deaf:
+            self._to_rank[rank].put(data)
+
+    def receive(self, rank: int, deadline_s: float) -> bytes:
+        return take(self._to_leader[rank], rank, deadline_s)
+
+    def of(self, number: int) -> "FollowerEnd":
+        return FollowerEnd(self._to_rank[number], self._to_leader[number])
+
+
+class FollowerEnd:
+    def __init__(self, inbox: "queue.Queue[bytes]", outbox: "queue.Queue[bytes]") -> None:
+        self._inbox, self._outbox = inbox, outbox
+
+    def send(self, rank: int, data: bytes, deadline_s: float) -> None:
+        self._outbox.put(data)
+
+    def receive(self, rank: int, deadline_s: float) -> bytes:
+        return take(self._inbox, rank, deadline_s)
+
+
+def take(inbox: "queue.Queue[bytes]", rank: int, deadline_s: float) -> bytes:
+    try:
+        return inbox.get(timeout=deadline_s)
+    except queue.Empty:
+        raise CellLost(f"rank {rank} did not answer within {deadline_s:g} s") from None
+
+
+def timed_rank(number: int) -> Rank:
+    config = Config(trainer=TrainerConfig(kind=TrainerKind.timed))
+    store = HostSnapshotStore()
+    return Rank(number, create_trainer(config, vocab_size=64, store=store, rank=number, world=3), store)
+
+
+def crew_of(world: int, deaf: set[int]) -> tuple[Crew, list[threading.Thread]]:
+    pipes = Pipes(world, deaf)
+    threads = [
+        threading.Thread(target=follow, args=(timed_rank(number), pipes.of(number)), daemon=True)
+        for number in range(1, world)
+        if number not in deaf
+    ]
+    for thread in threads:
+        thread.start()
+    return Crew(timed_rank(0), world, pipes), threads
+
+
+def test_every_rank_acknowledges_a_command_with_its_memory():
+    crew, threads = crew_of(3, set())
+    crew.run(commands.Init(V0), 10)
+    crew.run(commands.Wake(V0, False, "", 10), 10)
+    assert [answer.memory.rank for answer in crew.answers] == [0, 1, 2]
+    assert all(answer.memory.free > 0 for answer in crew.answers)
+    crew.run(commands.End(), 10)
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def test_a_rank_that_ignores_sleep_is_named():
+    crew, _ = crew_of(3, {2})
+    with pytest.raises(CellLost, match="rank 2"):
+        crew.run(commands.Sleep(False), 0.2)
+    with pytest.raises(CellLost, match="rank 2"):
+        crew.run(commands.Look(), 10)
+
+
+def test_an_error_on_a_follower_names_the_rank_and_the_reason():
+    crew, threads = crew_of(2, set())
+    crew.own.trainer.init(V0)
+    with pytest.raises(RuntimeError, match="rank 1: TransferFailed"):
+        crew.run(commands.Wake(V0, False, "http://127.0.0.1:9", 1), 10)
+    crew.run(commands.End(), 10)
+    threads[0].join(10)
+
+
+@pytest.mark.timeout(180)
+def test_a_stopped_rank_is_reported_by_name(tmp_path: Path):
+    with Stage(tmp_path, tiny_config(cluster=ClusterConfig(cells=1, ranks_per_cell=2))) as stage:
+        stage.start("cell-0")
+        stage.wait_registered("cell-0")
+        stage.order("cell-0", term=1, role=Role.rollout, is_core=True, version=V0, update=0)
+        report = stage.until("cell-0", lambda report: report.state is CellState.rollout and len(report.pids) == 2, "serving")
+        follower = report.pids[1]
+        assert follower in descendants(stage.processes["cell-0"].pid)
+        os.kill(follower, signal.SIGSTOP)
+        stage.order("cell-0", term=2, role=Role.train, is_core=True, version=V0, update=0)
+        report = stage.until("cell-0", lambda report: report.error, "an error", within_s=40)
+        assert "rank 1" in report.error
+        assert report.state is not CellState.train
+        wait_for(lambda: stage.report("cell-0").seq > report.seq, "heartbeats go on")
