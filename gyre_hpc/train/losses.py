@@ -26,21 +26,21 @@ class Terms:
 def policy_terms(logprobs: torch.Tensor, behavior: torch.Tensor, advantages: torch.Tensor, algo: AlgoConfig) -> Terms:
     """Clipped policy gradient with the behavior log-probs as the old policy. All arguments [M]; logprobs has a gradient.
 
-        r = exp(logprob - behavior)
-        l = -min(r' A, clip(r, 1 - clip_low, 1 + clip_high) A)
-        r' = r, or with truncated_is = C > 0: r' has the value min(r, C) and the gradient min(r, C) * d logprob
+        r = exp(logprob - behavior),  c = clip(r, 1 - clip_low, 1 + clip_high)
+        l = -c A          where c A < r A: the clip holds, no gradient
+        l = -min(r, C) A  elsewhere, with the gradient -min(r, C) A d logprob; C = truncated_is, infinite where that is 0
 
     Sources: PPO (Schulman et al. 2017, arXiv 1707.06347, eq. 7); separate lower and upper range: DAPO (arXiv 2503.14476);
     truncated importance weights: Ionides 2008 (J. Comp. Graph. Stat. 17, 295). Without truncation a stale token with A < 0
     has an unbounded weight.
     """
     ratio = (logprobs - behavior).exp()
-    bounded = ratio.clamp(1.0 - algo.clip_low, 1.0 + algo.clip_high)
-    free = ratio
+    bounded = ratio.detach().clamp(1.0 - algo.clip_low, 1.0 + algo.clip_high)
+    is_clipped = bounded * advantages < ratio.detach() * advantages
+    weight = ratio
     if algo.truncated_is > 0:
-        free = ratio * (algo.truncated_is / ratio.detach()).clamp(max=1.0)
-    is_clipped = (bounded * advantages < free * advantages) & (bounded != ratio)
-    return Terms(values=-torch.minimum(free * advantages, bounded * advantages), is_clipped=is_clipped.detach())
+        weight = ratio * (algo.truncated_is / ratio.detach()).clamp(max=1.0)
+    return Terms(values=-torch.where(is_clipped, bounded, weight) * advantages, is_clipped=is_clipped)
 
 
 def cross_entropy_terms(logprobs: torch.Tensor) -> Terms:

@@ -16,11 +16,10 @@ from gyre_hpc.train.sampled_distribution import kept_tokens, target_logprobs
 def _one(logprob, behavior, advantage, algo):
     """(value, gradient with respect to logprob, clipped) of one token, by hand."""
     r = math.exp(logprob - behavior)
-    weight = min(r, algo.truncated_is) if algo.truncated_is > 0 else r
     bounded = min(max(r, 1 - algo.clip_low), 1 + algo.clip_high)
-    if bounded * advantage < weight * advantage:
-        inside = 1 - algo.clip_low <= r <= 1 + algo.clip_high
-        return -bounded * advantage, (-r * advantage if inside else 0.0), not inside
+    if bounded * advantage < r * advantage:
+        return -bounded * advantage, 0.0, True
+    weight = min(r, algo.truncated_is) if algo.truncated_is > 0 else r
     return -weight * advantage, -weight * advantage, False
 
 
@@ -29,13 +28,13 @@ def _one(logprob, behavior, advantage, algo):
     behavior=st.floats(-8, -0.01),
     advantage=st.floats(-3, 3),
     clip=st.tuples(st.floats(0.05, 0.5), st.floats(0.05, 0.5)),
-    truncated=st.sampled_from([0.0, 1.5, 2.0]),
+    truncated=st.sampled_from([0.0, 1.1, 1.5, 2.0]),
 )
 def test_policy_terms_equal_the_brute_force(logprob, behavior, advantage, clip, truncated):
     algo = AlgoConfig(clip_low=clip[0], clip_high=clip[1], truncated_is=truncated)
     ratio = math.exp(logprob - behavior)
-    edges = (1 - clip[0], 1 + clip[1], truncated)
-    if any(abs(ratio - edge) < 1e-6 for edge in edges) or abs(advantage) < 1e-6:
+    # At the very edge, rounding decides whether the clip holds.
+    if min(abs(ratio - (1 - clip[0])), abs(ratio - (1 + clip[1]))) < 1e-6 or abs(advantage) < 1e-6:
         return
     x = torch.tensor([logprob], dtype=torch.float64, requires_grad=True)
     got = policy_terms(x, torch.tensor([behavior], dtype=torch.float64), torch.tensor([advantage], dtype=torch.float64), algo)
@@ -60,6 +59,14 @@ def test_truncation_bounds_the_gradient_of_a_stale_token():
     got = policy_terms(x, torch.tensor([-9.0]), torch.tensor([-1.0]), AlgoConfig(truncated_is=2.0))
     (gradient,) = torch.autograd.grad(got.values.sum(), x)
     assert gradient.item() == pytest.approx(2.0)
+
+
+def test_a_truncation_at_the_edge_of_the_clip_does_not_weaken_it():
+    x = torch.tensor([-1.0], requires_grad=True)
+    got = policy_terms(x, torch.tensor([-2.0]), torch.tensor([1.0]), AlgoConfig(clip_high=0.5, truncated_is=1.5))
+    (gradient,) = torch.autograd.grad(got.values.sum(), x)
+    assert gradient.item() == 0.0
+    assert got.is_clipped.item()
 
 
 def test_an_unknown_loss_is_named():
