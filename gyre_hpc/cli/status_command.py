@@ -18,13 +18,13 @@ def call(args: argparse.Namespace) -> int:
 
     from gyre_hpc.observability.status import read_status
     from gyre_hpc.report.screen import screen
-    from gyre_hpc.report.story import read_story
+    from gyre_hpc.report.story import is_over, read_story
     from gyre_hpc.report.view import follow, make_view
 
     folder = read_story(args.run).folder
     if args.follow:
         with make_view() as view:
-            follow(folder, lambda: _is_done(args.run), view)
+            follow(folder, lambda: is_over(folder), view)
         return 0
     status = read_status(folder.status)
     if status is None:
@@ -34,11 +34,3 @@ def call(args: argparse.Namespace) -> int:
     else:
         Console().print(screen(status, []))
     return 0
-
-
-def _is_done(run: str) -> bool:
-    from gyre_hpc.config.run_folder import RunFolder
-    from gyre_hpc.observability.status import read_status
-
-    status = read_status(RunFolder(run).status)
-    return status is not None and status.phase == "done"

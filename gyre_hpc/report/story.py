@@ -11,6 +11,7 @@ from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.status import Status, read_status
+from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,3 +49,9 @@ def read_story(path: str | Path) -> Story:
     except OmegaConfBaseException as error:
         raise UserError("RUN", str(path), f"its config.yaml is of another version: {str(error).splitlines()[0]}") from error
     return Story(folder=folder, config=config, events=tuple(read_events(folder.events_folder)), status=read_status(folder.status))
+
+
+def is_over(folder: RunFolder) -> bool:
+    """The newest attempt has ended with all its processes, or there was none."""
+    attempt = highest_attempt(folder.attempts)
+    return attempt == 0 or end_of(folder, attempt).exists()

@@ -10,6 +10,7 @@ from rich.console import Console
 from gyre_hpc.observability.status import read_status
 from gyre_hpc.report.lines import span
 from gyre_hpc.report.screen import screen
+from gyre_hpc.report.story import is_over
 from gyre_hpc.report.view import LiveView, PlainView, follow, make_view
 from tests.unit.report.made_up_run import Tape, make_run
 
@@ -80,3 +81,14 @@ def test_a_status_of_a_run_that_just_began_can_be_shown(tmp_path: Path):
 @pytest.mark.parametrize(("seconds", "shown"), [(0, "0s"), (59.4, "59s"), (60, "1m00s"), (3599, "59m59s"), (7620, "2h07m"), (-3, "0s")])
 def test_spans_read_easily(seconds: float, shown: str):
     assert span(seconds) == shown
+
+
+def test_a_run_is_over_when_its_newest_attempt_is(tmp_path: Path):
+    folder = make_run(tmp_path)
+    assert is_over(folder)
+    for attempt in (1, 2):
+        (folder.attempts / str(attempt)).mkdir(parents=True)
+    (folder.attempts / "1" / "end.json").write_text("{}")
+    assert not is_over(folder)
+    (folder.attempts / "2" / "end.json").write_text("{}")
+    assert is_over(folder)
