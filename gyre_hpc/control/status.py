@@ -5,9 +5,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from gyre_hpc.clock import monotonic_s, unix_s
 from gyre_hpc.machines.batch.actions import WriteStatus
-from gyre_hpc.observability.status import CellStatus, Status, WaitStatus, WaterlevelStatus, write_status
+from gyre_hpc.observability.status import CellStatus, GatewayStatus, RunnerStatus, Status, WaitStatus, WaterlevelStatus, write_status
 
 _WINDOW_S = 10.0
 
@@ -28,7 +30,7 @@ class StatusWriter:
 
     def _status(self, raw: dict[str, Any]) -> Status:
         now = unix_s()
-        level = raw["waterlevel"] or {}
+        level = msgspec.convert(raw["waterlevel"] or {}, WaterlevelStatus)
         executions = {name: count for name, count in raw["executions"].items() if isinstance(count, int)}
         executions["running"] = executions.pop("live", 0)
         totals = raw["totals"]
@@ -41,21 +43,20 @@ class StatusWriter:
             updates_total=raw["updates_total"],
             version=raw["version"],
             pass_rate=raw["train_pass_rate"],
-            waterlevel=WaterlevelStatus(
-                live=level.get("live", 0),
-                marginal=level.get("marginal", 0.0),
-                ready=level.get("ready", 0.0),
-                cells_needed=level.get("cells_needed", 0),
-                theta=level.get("theta", 0.0),
-            ),
+            pass_rates=raw["pass_rates"],
+            waterlevel=level,
             cells=tuple(_cell(cell) for cell in raw["cells"]),
             executions=executions,
+            batch=raw["batch"],
+            gateways=msgspec.convert(raw["gateways"], dict[str, GatewayStatus]),
+            runners=msgspec.convert(raw["runners"], dict[str, RunnerStatus]),
+            totals=totals,
             tokens_per_s=self._rate(sum(totals.get(f"sampled_{purpose}", 0) for purpose in ("train", "eval", "warm"))),
             progress=_progress(raw),
             eta_s=self._eta(raw),
             waits=tuple(WaitStatus(owner=wait["owner"], reason=wait["reason"], deadline=now + wait["left_s"]) for wait in raw["waits"]),
             alarms=tuple(raw["alarms"]),
-            message=level.get("reason", ""),
+            message=level.reason,
         )
 
     def _rate(self, total: float) -> float:
@@ -81,7 +82,14 @@ class StatusWriter:
 def _cell(cell: dict[str, Any]) -> CellStatus:
     state, _, reason = cell["activity"].partition(":")
     return CellStatus(
-        name=cell["name"], role=cell["role"], state=state, version=cell["version"], is_core=cell["core"], reason=reason, live=cell["live"]
+        name=cell["name"],
+        role=cell["role"],
+        state=state,
+        version=cell["version"],
+        is_core=cell["core"],
+        reason=reason,
+        live=cell["live"],
+        cpu_s=cell["cpu_s"],
     )
 
 
