@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from gyre_hpc.cell.crew import Crew
@@ -16,7 +16,7 @@ from gyre_hpc.cell.trainer_actions import TrainerActions
 from gyre_hpc.cell.transfer_actions import TransferActions
 from gyre_hpc.cell.world import Channel, join_world
 from gyre_hpc.chat import create_chat_format
-from gyre_hpc.config.schema import Config
+from gyre_hpc.config.schema import Config, TrainerKind, TransportConfig
 from gyre_hpc.engines import create_engine
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.cell import CellMachine, CellSettings
@@ -71,6 +71,11 @@ def vocab_size(config: Config) -> int:
     return create_chat_format(config.model.tokenizer, config.model.template).tokenizer.vocab_size
 
 
+def transport_of(config: Config) -> TransportConfig:
+    """transport.groups says how the sums of real trainers travel. Timed ones have numpy slots and load no torch: tcp."""
+    return replace(config.transport, groups="tcp") if config.trainer.kind is TrainerKind.timed else config.transport
+
+
 async def lead(birth: Birth, place: Place, channel: Channel | None) -> None:
     """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives."""
     config, folder, interface = birth.config, birth.folder, birth.config.network.interface
@@ -89,7 +94,7 @@ async def lead(birth: Birth, place: Place, channel: Channel | None) -> None:
     engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
-    transfer = TransferActions(crew, store, lambda: create_groups(config.transport, interface))
+    transfer = TransferActions(crew, store, lambda: create_groups(transport_of(config), interface))
     events = EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
     records, machine_log = open_log(birth)
     host = Host(

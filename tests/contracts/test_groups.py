@@ -17,7 +17,7 @@ from gyre_hpc.transport.groups import create_groups
 MEMBER = Path(__file__).with_name("group_member.py")
 
 
-@pytest.fixture(params=["c10d", "memory"])
+@pytest.fixture(params=["c10d", "memory", "tcp"])
 def make(request):
     opened = []
 
@@ -184,7 +184,7 @@ def test_torch_tensors_stay_torch_tensors():
 
 
 def test_unknown_and_missing_kinds_name_the_remedy():
-    with pytest.raises(UserError, match="c10d, memory or torchft"):
+    with pytest.raises(UserError, match="c10d, tcp, memory or torchft"):
         create_groups(TransportConfig(groups="carrier-pigeon"), "127.0.0.1")
     with pytest.raises(UserError, match=r"transport\.groups='torchft'"):
         create_groups(TransportConfig(groups="torchft"), "127.0.0.1")
