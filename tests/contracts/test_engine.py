@@ -314,6 +314,7 @@ def test_a_paused_engine_goes_on_or_ends_as_the_mode_says(kind: str, mode: str) 
         assert answer["output_ids"] == expected
         assert answer["meta_info"]["finish_reason"]["type"] == ("abort" if mode == "abort" else "length")
         assert answer["meta_info"]["num_retractions"] == (1 if mode == "retract" else 0)
+        assert answer["meta_info"]["cached_tokens"] == 0, "its own pages, found again, are not the prompt's cache hit"
 
     run(kind, test)
 

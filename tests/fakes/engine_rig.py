@@ -129,11 +129,13 @@ async def until(condition: Callable[[], bool], push: Callable[[], Any] = lambda:
         await asyncio.sleep(0)
 
 
-def new_engine(kind: str, time: VirtualTime | None, held: bool, **config: Any) -> ServedEngine:
+def new_engine(kind: str, time: VirtualTime | None, held: bool, stream_tokens: int = 4, **config: Any) -> ServedEngine:
     defaults = {"page_size": 8, "kv_tokens": 16384, "prefill_chunk": 64}
     engine_config = EngineConfig(**(defaults | config))
     if kind == "embedded":
-        return EmbeddedEngine(engine_config, model=MODEL, store=MemoryStore(PARAMS), run_token=TOKEN, host="127.0.0.1", stream_tokens=4)
+        return EmbeddedEngine(
+            engine_config, model=MODEL, store=MemoryStore(PARAMS), run_token=TOKEN, host="127.0.0.1", stream_tokens=stream_tokens
+        )
     if kind == "timed":
         assert time is not None
         return TimedEngine(
@@ -144,7 +146,7 @@ def new_engine(kind: str, time: VirtualTime | None, held: bool, **config: Any) -
             host="127.0.0.1",
             max_context=MODEL.max_context,
             vocab_size=VOCAB,
-            stream_tokens=4,
+            stream_tokens=stream_tokens,
         )
     return ScriptedEngine(script, run_token=TOKEN, host="127.0.0.1", max_context=MODEL.max_context, vocab_size=VOCAB, held=held)
 
