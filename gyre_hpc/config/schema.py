@@ -263,6 +263,8 @@ class CheckpointConfig:
 @dataclass(kw_only=True)
 class DebugConfig:
     record_inputs: bool = False
+    keep_workspaces: bool = False
+    """Leave workspaces in paths.scratch after scoring."""
     deterministic: bool = False
 
 

@@ -22,6 +22,8 @@ class Harness(ABC):
 
     name: str
     compaction_rewrites_history: bool = True
+    finished_codes: frozenset[int] = frozenset({0})
+    """Exit codes with which it ends by its own rules; after any other its result is `partial`."""
 
     @abstractmethod
     def launch(self, *, base_url: str, api_key: str, instruction: str, workspace: str, options: Mapping[str, Any]) -> Launch:

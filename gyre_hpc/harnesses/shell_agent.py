@@ -18,6 +18,8 @@ class ShellAgent(Harness):
     """The harness of the quickstart."""
 
     name = "shell_agent"
+    finished_codes = frozenset({0, 3})
+    """3: it used up its calls, which is its own rule."""
 
     def launch(self, *, base_url: str, api_key: str, instruction: str, workspace: str, options: Mapping[str, Any]) -> Launch:
         """`options`: max_calls, context_tokens, max_output_tokens (ints), stream (bool); all optional."""

@@ -27,7 +27,7 @@ class StopHarness(msgspec.Struct, frozen=True):
 
 
 class ScoreWorkspace(msgspec.Struct, frozen=True):
-    """Look at the workspace. Finished with Scored or Unscorable; Failed = our fault."""
+    """Look at the workspace. Progressed once when its turn came. Finished with Scored or Unscorable; Failed = our fault."""
 
     begin: Begin
 

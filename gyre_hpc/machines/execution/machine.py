@@ -18,6 +18,7 @@ from gyre_hpc.machines.base import (
     Note,
     Persist,
     Persisted,
+    Progressed,
     Received,
     Restarted,
     SetTimer,
@@ -81,6 +82,8 @@ class RunnerMachine(Machine):
                 effects = self._persisted(now, key)
             case Finished(key=key, result=result):
                 effects = self._finished(now, key, result)
+            case Progressed(key=key):
+                effects = self._turn_came(key)
             case Failed(key=key, kind=kind, reason=reason):
                 effects = self._failed(now, key, kind, reason)
             case _:
@@ -130,6 +133,9 @@ class RunnerMachine(Machine):
             return self._soft_deadline(now, life)
         if verb == "hard":
             return self._hard_deadline(now, life)
+        if verb == "scoring":
+            reason = f"scoring took longer than {self._settings.score_s:g} s"
+            return self._end(now, life, ScoreState.infra_error, reason=reason, under_way="score")
         assert verb == "grace", key
         return [Start(life.key("kill"), StopHarness(life.id, True))] if life.stage is Stage.stopping else []
 
@@ -161,6 +167,13 @@ class RunnerMachine(Machine):
             assert isinstance(result, Scored | Unscorable)
             return self._scored(now, life, result)
         return []
+
+    def _turn_came(self, key: str) -> list[Effect]:
+        verb, _, execution = key.partition("/")
+        life = self._lives.get(execution)
+        if verb != "score" or life is None or life.stage is not Stage.scoring:
+            return []
+        return [SetTimer(life.key("scoring"), self._settings.score_s)]
 
     def _failed(self, now: float, key: str, kind: str, reason: str) -> list[Effect]:
         verb, _, execution = key.partition("/")

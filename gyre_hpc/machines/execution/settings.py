@@ -20,6 +20,8 @@ class RunnerSettings:
     execution_memory_mb: float
     grace_s: float = 3.0
     """Between SIGTERM and SIGKILL; never more than a third of what lies between the soft and the hard deadline."""
+    score_s: float = 10.0
+    """For looking at one workspace, from its turn on."""
     report_s: float = 1.0
     coalesce_s: float = 0.05
     storage_retry_s: float = 5.0

@@ -34,7 +34,7 @@ def stop_harness(life: Life, grace_s: float) -> list[Effect]:
 
 def clear(life: Life, under_way: str) -> list[Effect]:
     """No timer, no action, no workspace is left of it."""
-    effects: list[Effect] = [CancelTimer(life.key(verb)) for verb in ("soft", "hard", "grace")]
+    effects: list[Effect] = [CancelTimer(life.key(verb)) for verb in ("soft", "hard", "grace", "scoring")]
     if under_way:
         effects.append(Stop(life.key(under_way)))
     return [*effects, Start(life.key("clean"), RemoveWorkspace(life.id))]

@@ -11,6 +11,7 @@ from gyre_hpc.machines.base import (
     Input,
     Persist,
     Persisted,
+    Progressed,
     Received,
     Restarted,
     Send,
@@ -150,6 +151,10 @@ def test_what_fails_through_us_is_never_a_score():
         "sandbox within": (Finished(f"prepare/{A}"), Finished(f"run/{A}", HarnessEnd(1, False, False, tail="bwrap: no"))),
         "scorer": (Finished(f"prepare/{A}"), Finished(f"run/{A}", WELL), Failed(f"score/{A}", "OSError", "gone")),
         "scorer hangs": (Finished(f"prepare/{A}"), Finished(f"run/{A}", WELL), TimerFired(f"hard/{A}")),
+        "scorer hangs in its turn": (
+            *(Finished(f"prepare/{A}"), Finished(f"run/{A}", WELL)),
+            *(Progressed(f"score/{A}"), TimerFired(f"scoring/{A}")),
+        ),
         "never ready": (TimerFired(f"soft/{A}"),),
         "unkillable": (Finished(f"prepare/{A}"), TimerFired(f"soft/{A}"), TimerFired(f"grace/{A}"), TimerFired(f"hard/{A}")),
     }

@@ -1,0 +1,35 @@
+"""`python -m gyre_hpc.processes.runner`: started by the supervisor, runs executions."""
+
+import asyncio
+import logging
+import sys
+
+from gyre_hpc.errors import UserError
+from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.runner.run import run
+from gyre_hpc.shell.arguments import Birth, read_birth
+
+log = logging.getLogger(__name__)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """0 when told to end, 2 when the configuration cannot work here."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    try:
+        asyncio.run(_live(read_birth(argv)))
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
+    return 0
+
+
+async def _live(birth: Birth) -> None:
+    events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    try:
+        log.info("runner ends: %s", await run(birth, events.note))
+    finally:
+        events.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""The actions of the execution machine on real folders and processes. Translation only."""
+
+import asyncio
+import resource
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+from gyre_hpc.config.schema import Config
+from gyre_hpc.harnesses.base import Harness
+from gyre_hpc.machines.execution import (
+    HarnessEnd,
+    MeasureUsage,
+    PrepareWorkspace,
+    RemoveWorkspace,
+    RunHarness,
+    Scored,
+    ScoreWorkspace,
+    StopHarness,
+    SweepWorkspaces,
+)
+from gyre_hpc.protocol.tokens import execution_token
+from gyre_hpc.runner.harnesses import Harnesses
+from gyre_hpc.runner.scorer import Scorer
+from gyre_hpc.runner.warden.wire import Run
+from gyre_hpc.runner.workspaces import Workspaces
+from gyre_hpc.sandboxes import Limits, Plan, Sandbox
+from gyre_hpc.suites.base import Suite
+
+Tell = Callable[[Any], None]
+
+
+class Deeds:
+    """What a runner can do."""
+
+    def __init__(
+        self,
+        *,
+        config: Config,
+        run_token: str,
+        suite: Suite,
+        harness: Harness,
+        sandbox: Sandbox,
+        workspaces: Workspaces,
+        harnesses: Harnesses,
+        scorer: Scorer,
+    ) -> None:
+        self._config, self._run_token = config, run_token
+        self._suite, self._harness, self._sandbox = suite, harness, sandbox
+        self._workspaces, self._harnesses, self._scorer = workspaces, harnesses, scorer
+
+    def actions(self) -> dict[type, Any]:
+        return {
+            PrepareWorkspace: self.prepare,
+            RunHarness: self.run,
+            StopHarness: self.stop,
+            ScoreWorkspace: self.score,
+            RemoveWorkspace: self.remove,
+            SweepWorkspaces: self.sweep,
+            MeasureUsage: self.measure,
+        }
+
+    async def prepare(self, key: str, action: PrepareWorkspace, tell: Tell) -> None:
+        task = self._suite.task(action.begin.split, action.begin.task)
+        await asyncio.to_thread(self._workspaces.prepare, action.begin.execution, task)
+
+    async def run(self, key: str, action: RunHarness, tell: Tell) -> HarnessEnd:
+        ended = await self._harnesses.run(self.request(action))
+        finished = ended.code in self._harness.finished_codes and not ended.limit
+        return HarnessEnd(ended.code, ended.started, finished, ended.limit, ended.cpu_s, ended.tail)
+
+    def request(self, action: RunHarness) -> Run:
+        """What the warden is to run: the harness's own command line inside the sandbox's."""
+        begin, options, limits = action.begin, self._config.harness, self._config.sandbox
+        workspace = self._workspaces.path(begin.execution)
+        inside = self._sandbox.inside(workspace)
+        launch = self._harness.launch(
+            base_url=f"{action.gateway}/e/{begin.execution}/v1",
+            api_key=execution_token(self._run_token, begin.execution),
+            instruction=self._suite.task(begin.split, begin.task).instruction,
+            workspace=inside,
+            options={name: getattr(options, name) for name in ("max_calls", "context_tokens", "max_output_tokens")},
+        )
+        gateway = urlsplit(action.gateway)
+        plan = Plan(
+            argv=launch.argv,
+            workspace=workspace,
+            environment=launch.environment,
+            readable=launch.readable,
+            gateway_host=gateway.hostname or "",
+            gateway_port=gateway.port or 0,
+            limits=Limits(memory_mb=limits.memory_mb, max_processes=limits.max_processes, disk_mb=limits.disk_mb),
+        )
+        return Run(
+            id=begin.execution,
+            argv=self._sandbox.wrap(plan),
+            environment=plan.environment,
+            folder=str(workspace),
+            memory_mb=plan.limits.memory_mb,
+            max_processes=plan.limits.max_processes + self._sandbox.num_processes,
+            disk_mb=plan.limits.disk_mb,
+            cpu_s=plan.limits.cpu_s,
+            depth=self._sandbox.num_processes,
+        )
+
+    async def stop(self, key: str, action: StopHarness, tell: Tell) -> None:
+        await self._harnesses.halt(action.execution, force=action.force)
+
+    async def score(self, key: str, action: ScoreWorkspace, tell: Tell) -> Scored:
+        begin = action.begin
+        return await self._scorer.score(begin.split, begin.task, self._workspaces.path(begin.execution), lambda: tell(None))
+
+    async def remove(self, key: str, action: RemoveWorkspace, tell: Tell) -> None:
+        await self._harnesses.gone(action.execution)
+        await asyncio.to_thread(self._workspaces.remove, action.execution)
+
+    async def sweep(self, key: str, action: SweepWorkspaces, tell: Tell) -> None:
+        await asyncio.to_thread(self._workspaces.sweep)
+
+    async def measure(self, key: str, action: MeasureUsage, tell: Tell) -> float:
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        return used.ru_utime + used.ru_stime

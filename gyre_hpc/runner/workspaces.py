@@ -1,0 +1,100 @@
+"""Workspaces: one folder per execution below paths.scratch, made from the task, removed after scoring."""
+
+import os
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+
+from gyre_hpc.config.schema import Config
+from gyre_hpc.errors import UserError
+from gyre_hpc.protocol.identity import ExecutionId
+from gyre_hpc.suites.base import Task
+
+
+def scratch_folder(config: Config, run: Path, runner: str) -> Path:
+    """A short path for this run and runner; creates nothing."""
+    base = Path(config.paths.scratch) if config.paths.scratch else Path(tempfile.gettempdir()) / f"gyre-{os.getuid()}"
+    return base / f"{zlib.crc32(str(run.resolve()).encode()):08x}-{runner}"
+
+
+def make_private(folder: Path) -> None:
+    """Create it for this user alone. Raises UserError if somebody else owns it: the name in /tmp can be guessed."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for path in (folder.parent, folder):
+        found = path.lstat()
+        if path is folder.parent and not path.name.startswith("gyre-"):
+            continue
+        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
+            raise UserError("paths.scratch", str(path), "belongs to somebody else; set paths.scratch to a folder of your own")
+        path.chmod(0o700)
+
+
+class Workspaces:
+    """The folders of one runner."""
+
+    def __init__(self, root: Path, *, keep: bool = False) -> None:
+        self._root, self._keep = root, keep
+
+    def path(self, execution: str) -> Path:
+        """Where its workspace is. Raises ValueError if `execution` is no execution id."""
+        return self._root / str(ExecutionId.parse(execution))
+
+    def sweep(self) -> None:
+        """Remove what an earlier life left. Raises UserError, OSError."""
+        make_private(self._root)
+        if not self._keep:
+            for entry in self._root.iterdir():
+                remove_tree(entry)
+
+    def prepare(self, execution: str, task: Task) -> Path:
+        """A fresh workspace with the task's files. Raises ValueError for a file outside of it, OSError."""
+        workspace = self.path(execution)
+        if workspace.exists():
+            remove_tree(workspace)
+        workspace.mkdir(mode=0o700)
+        for name, text in task.files.items():
+            write_inside(workspace, name, text)
+        return workspace
+
+    def remove(self, execution: str) -> None:
+        """Delete it, unless debug.keep_workspaces. Raises OSError."""
+        workspace = self.path(execution)
+        if not self._keep and workspace.exists():
+            remove_tree(workspace)
+
+
+def write_inside(workspace: Path, name: str, text: str) -> None:
+    """Write one file of a task. Never leaves the workspace, never follows or replaces what is there."""
+    relative = PurePosixPath(name)
+    if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
+        raise ValueError(f"task file {name!r} does not stay in its workspace")
+    path = workspace
+    for part in relative.parts[:-1]:
+        path = path / part
+        path.mkdir(exist_ok=True)
+        if path.is_symlink():
+            raise ValueError(f"task file {name!r} leads through a link")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    with open(os.open(path / relative.parts[-1], flags, 0o644), "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def remove_tree(path: Path) -> None:
+    """Delete a tree an agent may have made hard to delete: folders without rights are opened first. Follows no links."""
+
+    def open_up(function: Callable[[str], object], name: str, failure: object) -> None:
+        os.chmod(os.path.dirname(name), 0o700)
+        if not os.path.islink(name):
+            os.chmod(name, 0o700)
+        if function in (os.open, os.scandir, os.lstat):
+            shutil.rmtree(name)
+        else:
+            function(name)
+
+    if path.is_symlink() or not path.is_dir():
+        path.unlink()
+    else:
+        shutil.rmtree(path, onerror=open_up)
