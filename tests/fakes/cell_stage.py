@@ -83,14 +83,8 @@ class Stage:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for process in self.processes.values():
-            pids = {process.pid, *descendants(process.pid)}
-            for pid in pids:
-                if is_alive(pid):
-                    os.kill(pid, signal.SIGKILL)
-            process.wait()
-            assert process.stdin is not None
-            process.stdin.close()
+        for cell in list(self.processes):
+            self.kill(cell)
         self._server.shutdown()
         self._server.server_close()
 
@@ -105,6 +99,18 @@ class Stage:
                 command.argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
                 env={**os.environ, **command.environment, PARENT_PID: str(os.getpid()), "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
+
+    def kill(self, cell: str) -> None:
+        """kill -9 of all its processes; what is known of it is forgotten."""
+        process = self.processes.pop(cell)
+        for pid in {process.pid, *descendants(process.pid)}:
+            if is_alive(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+        assert process.stdin is not None
+        process.stdin.close()
+        self.registered.pop(cell, None)
+        self.reports.pop(cell, None)
 
     def wait_registered(self, *cells: str) -> None:
         for cell in cells:
