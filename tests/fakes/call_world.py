@@ -1,0 +1,386 @@
+"""A gateway machine in a world without sockets: engines, disk and clients are a few lists, and every delay is somebody's choice.
+
+Checked after every step: tokens are journaled once and in order, attempts go on exactly where the tokens end, text leaves only
+when it is durable. Engines are counter-based: the token at a position depends on the call's sampling key alone.
+"""
+
+import hashlib
+from dataclasses import dataclass, field
+from typing import Any
+
+from gyre_hpc.chat import create_chat_format
+from gyre_hpc.chat.base import Message
+from gyre_hpc.machines.base import (
+    CancelTimer,
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Note,
+    Persist,
+    Persisted,
+    Progressed,
+    Received,
+    Restarted,
+    Send,
+    SetTimer,
+    Start,
+    Stop,
+    TimerFired,
+)
+from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
+from gyre_hpc.machines.call.actions import (
+    CLIENTS,
+    Arrived,
+    AttemptEnd,
+    EngineAttempt,
+    KeepAlive,
+    Left,
+    MeasureCpu,
+    Parse,
+    Refuse,
+    Render,
+    Reply,
+    Say,
+    Tokens,
+)
+from gyre_hpc.machines.call.turns import digest, digest_turns
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Record, VersionSpan
+from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.protocol.tensors import pack_floats, pack_ids, unpack_ids
+from gyre_hpc.protocol.to_gateway import Row, Table
+
+FORMAT = create_chat_format("drill", "drill")
+STOP = FORMAT.stop_ids[0]
+
+
+def settings(**changed: Any) -> GatewaySettings:
+    given: dict[str, Any] = {
+        "register": Register("gateway-0", 1, "http://g", 1), "clock_offset_s": 1e9, "stop_ids": FORMAT.stop_ids, "max_context": 4000,
+        "max_output_tokens": 20, "progress_tokens": 4, "abandon_s": 30.0, "call_deadline_s": 600.0,
+    }  # fmt: skip
+    return GatewaySettings(**(given | changed))
+
+
+def draw(key: str, position: int, length: int = 12) -> int:
+    """Token of a call at a position: a letter, then the end of turn."""
+    seed = hashlib.sha256(f"{key}:{position}".encode()).digest()
+    end = 1 + hashlib.sha256(key.encode()).digest()[0] % length
+    return STOP if position == end else 97 + seed[0] % 26
+
+
+@dataclass(eq=False)
+class Client:
+    """One agent: asks, keeps what it gets, asks again; the same request until it has an answer."""
+
+    execution: str
+    thread: str
+    turns_left: int
+    stream: bool
+    messages: list[Message] = field(default_factory=lambda: [Message(role="user", content="go")])
+    conn: str = ""
+    got: str = ""
+    answers: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
+
+    @property
+    def wants(self) -> bool:
+        return not self.conn and self.turns_left > 0
+
+
+class CallWorld:
+    """Deliver effects yourself: `actions`, `writes` and `timers` hold what is pending."""
+
+    def __init__(self, **changed: Any) -> None:
+        self.settings = settings(**changed)
+        self.now = 0.0
+        self.journal: list[Record] = []
+        self.clients: list[Client] = []
+        self.notes: list[Note] = []
+        self.reports: list[Any] = []
+        self.num_conns = self.table = 0
+        self.over: list[tuple[str, EngineAttempt]] = []
+        """Attempts that ended or were stopped: their words may still come."""
+        self.rows: tuple[Row, ...] = ()
+        self._begin(())
+
+    def _begin(self, records: tuple[Record, ...]) -> None:
+        self.machine = GatewayMachine(self.settings)
+        self.actions: dict[str, Any] = {}
+        self.given: dict[str, int] = {}
+        """Tokens an attempt has given."""
+        self.writes: list[tuple[str, Record]] = []
+        self.timers: dict[str, float] = {}
+        self.said: dict[str, str] = {}
+        self.tell(Restarted(records))
+
+    def tell(self, told: Input) -> None:
+        for effect in self.machine.handle(self.now, told):
+            self._carry_out(effect)
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Send(message=message):
+                self.reports.append(message)
+            case SetTimer(key=key, after_s=after_s):
+                self.timers[key] = self.now + after_s
+            case CancelTimer(key=key):
+                self.timers.pop(key, None)
+            case Persist(key=key, record=record):
+                self.writes.append((key, record))
+            case Start(key=key, action=action):
+                assert key not in self.actions
+                self.actions[key] = action
+                self._check_start(action)
+            case Stop(key=key):
+                self._gone(key)
+            case Note():
+                self.notes.append(effect)
+
+    # --- what the world can do -------------------------------------------------------------------------------------------
+
+    def arrive(self, client: Client) -> None:
+        self.num_conns += 1
+        client.conn, client.got = f"c{self.num_conns}", ""
+        turns = digest_turns(client.messages)
+        identity = digest(client.execution.encode(), client.thread.encode(), *(turn.digest for turn in turns)).hex()
+        arrived = Arrived(
+            conn=client.conn, execution=client.execution, role="main", thread=client.thread, request_hash=identity,
+            messages=tuple(client.messages), turns=turns, stream=client.stream,
+        )  # fmt: skip
+        self.tell(Received(CLIENTS, arrived))
+
+    def leave(self, client: Client) -> None:
+        conn, client.conn = client.conn, ""
+        self.tell(Received(CLIENTS, Left(conn)))
+
+    def set_table(self, *rows: Row, ended: tuple[str, ...] = (), acked: int = -1) -> None:
+        self.table += 1
+        self.rows = rows
+        self.tell(Received("controller", Table(self.table, 5.0, rows, ended=ended, acked=acked)))
+
+    def write(self, num: int) -> None:
+        """The disk takes the oldest `num` records."""
+        for _ in range(num):
+            key, record = self.writes.pop(0)
+            self.journal.append(record)
+            self.check_journal()
+            self.tell(Persisted(key))
+
+    def fail_writes(self) -> None:
+        failed, self.writes = self.writes, []
+        for key, _ in failed:
+            self.tell(Failed(key, "StorageFull", "disk full"))
+
+    def others(self) -> list[str]:
+        """Actions that are no attempts and can end now: words to one client are written in order."""
+        spoken: set[str] = set()
+        found = []
+        for key, action in self.actions.items():
+            conn = getattr(action, "conn", None)
+            if not isinstance(action, EngineAttempt) and conn not in spoken:
+                found.append(key)
+            if conn is not None:
+                spoken.add(conn)
+        return found
+
+    def finish(self, key: str) -> None:
+        """An action that is no attempt ends well."""
+        action = self.actions.pop(key)
+        match action:
+            case Render(ended=None):
+                self.tell(Finished(key, pack_ids(FORMAT.render(action.messages, action.tools))))
+            case Render():
+                self.tell(Finished(key, pack_ids(FORMAT.render_suffix(action.messages, ended=action.ended))))
+            case Parse(ids=ids):
+                self.tell(Finished(key, FORMAT.parse(unpack_ids(ids).tolist())))
+            case MeasureCpu():
+                self.tell(Finished(key, 1.5))
+            case Say(conn=conn, text=text):
+                self._hear(conn, text)
+                self.tell(Finished(key))
+            case KeepAlive():
+                self.tell(Finished(key))
+            case Reply(conn=conn):
+                self._hear(conn, action.answer.content)
+                self._answered(conn)
+                self.tell(Finished(key))
+            case Refuse(conn=conn):
+                self._refused(conn, action.code)
+                self.tell(Finished(key))
+
+    def give(self, key: str, num: int) -> None:
+        """An attempt gives up to `num` tokens."""
+        action: EngineAttempt = self.actions[key]
+        left = self.remaining(key)[:num]
+        if left:
+            start = action.position + self.given.get(key, 0)
+            self.given[key] = self.given.get(key, 0) + len(left)
+            self.tell(Progressed(key, tokens_at(start, left, action.version)))
+
+    def remaining(self, key: str) -> list[int]:
+        """What an attempt would still sample."""
+        action, given = self.actions[key], self.given.get(key, 0)
+        ids: list[int] = []
+        for position in range(action.position + given, action.position + action.max_new_tokens):
+            ids.append(draw(action.sampling.key, position))
+            if ids[-1] == STOP:
+                break
+        return ids
+
+    def complete(self, key: str) -> None:
+        """An attempt gives all it has and ends."""
+        self.give(key, 1000)
+        action = self.actions[key]
+        last = action.position + self.given.get(key, 0) - 1
+        self._gone(key)
+        self.tell(Finished(key, AttemptEnd("stop" if draw(action.sampling.key, last) == STOP else "length")))
+
+    def abort(self, key: str) -> None:
+        self._gone(key)
+        self.tell(Finished(key, AttemptEnd("abort")))
+
+    def fail(self, key: str, kind: str) -> None:
+        self._gone(key)
+        self.tell(Failed(key, kind, "trouble"))
+
+    def late_word(self, place: int) -> None:
+        """An attempt that is over speaks once more."""
+        key, action = self.over[place]
+        self.tell(Progressed(key, tokens_at(action.position, [draw(action.sampling.key, action.position)], action.version)))
+
+    def fire_next(self) -> None:
+        """Let time pass until the next timer."""
+        key = min(self.timers, key=lambda key: (self.timers[key], key))
+        self.now = max(self.now, self.timers.pop(key))
+        self.tell(TimerFired(key))
+
+    def crash(self, survive: int) -> None:
+        """kill -9; the oldest `survive` writes under way were durable already."""
+        self.journal += [record for _, record in self.writes[:survive]]
+        self.check_journal()
+        for client in self.clients:
+            client.conn = ""
+        self.over = []
+        self._begin(tuple(self.journal))
+        self.tell(Received("controller", Table(self.table, 5.0, self.rows)))
+
+    def settle(self, limit: int = 20000, records: int = 1 << 30) -> None:
+        """Everything works and every agent goes on until it has all its answers, or the journal has that many records."""
+        for _ in range(limit):
+            if len(self.journal) >= records:
+                return
+            if self.writes:
+                self.write(1)
+            elif others := self.others():
+                self.finish(others[0])
+            elif attempts := list(self.actions):
+                self.complete(attempts[0])
+            elif waiting := [client for client in self.clients if client.wants]:
+                self.arrive(waiting[0])
+            elif any(client.conn for client in self.clients):
+                self.fire_next()
+            else:
+                return
+        raise AssertionError("the world does not come to rest")
+
+    # --- what must hold --------------------------------------------------------------------------------------------------
+
+    @property
+    def shard(self) -> Any:
+        return self.machine._shard
+
+    def begins(self) -> dict[str, CallBegin]:
+        return {record.call: record for record in self.journal if isinstance(record, CallBegin)}
+
+    def output(self, call: str) -> list[int]:
+        """Durable tokens of a call."""
+        pieces = [record for record in self.journal if isinstance(record, CallProgress) and record.call == call]
+        return [token for piece in pieces for token in unpack_ids(piece.output_ids).tolist()]
+
+    def check_journal(self) -> None:
+        newest = self.journal[-1] if self.journal else None
+        if isinstance(newest, CallProgress):
+            ids = self.output(newest.call)
+            assert newest.start + len(newest.output_ids) // 4 == len(ids), "a position twice, or a hole"
+            key = self.begins()[newest.call].sampling.key
+            assert ids == [draw(key, position) for position in range(len(ids))]
+            assert newest.spans[0].start == newest.start and newest.spans[-1].end == len(ids)
+            assert len(newest.logprobs) == len(newest.output_ids)
+        if isinstance(newest, CallEnd):
+            assert newest.num_output == len(self.output(newest.call))
+
+    def check(self) -> None:
+        """At any time."""
+        tokens = self.shard.tokens
+        assert not tokens["resampled"] and not tokens["lost"]
+        running = [action.call for action in self.actions.values() if isinstance(action, EngineAttempt)]
+        assert len(running) == len(set(running)), "two attempts at once"
+        assert sum(self.shard.routing.loads.values()) == len(running)
+
+    def check_rest(self) -> None:
+        """When all agents have their answers."""
+        assert not self.shard.waiting and not self.shard.conns
+        assert not any(self.shard.routing.loads.values())
+        for client in self.clients:
+            recorded = [FORMAT.parse(self.output(call)).content for call in self.begins()]
+            assert all(answer in recorded for answer in client.answers)
+
+    def _check_start(self, action: Any) -> None:
+        if isinstance(action, EngineAttempt):
+            node = self.shard.trees[action.call.rpartition("/")[0]].nodes[action.call]
+            assert b"".join(action.prompt) == b"".join(node.prompt()) + bytes(node.output)
+            assert action.position == len(node.output) // 4
+            assert action.max_new_tokens == node.sampling.max_new_tokens - action.position > 0
+            assert node.newest is None or action.version >= node.newest, "continued at older weights"
+        if isinstance(action, Say):
+            self.said[action.conn] = self.said.get(action.conn, "") + action.text
+            durable = FORMAT.tokenizer.decode([token for token in self.output(action.call) if token != STOP])
+            assert durable.startswith(self.said[action.conn]), "said what was not durable"
+        if isinstance(action, Reply):
+            ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
+            assert ends and ends[-1].finish == action.finish, "answered before the end was durable"
+            text = self.said.get(action.conn, "") + action.answer.content
+            assert text == FORMAT.parse(self.output(action.call)).content, "the answer is not what was sampled"
+
+    def _gone(self, key: str) -> None:
+        action = self.actions.pop(key, None)
+        if isinstance(action, EngineAttempt):
+            self.over.append((key, action))
+
+    def _of(self, conn: str) -> Client | None:
+        return next((client for client in self.clients if client.conn == conn), None)
+
+    def _hear(self, conn: str, text: str) -> None:
+        client = self._of(conn)
+        if client is not None:
+            client.got += text
+
+    def _answered(self, conn: str) -> None:
+        client = self._of(conn)
+        if client is not None:
+            client.answers.append(client.got)
+            client.messages += [Message(role="assistant", content=client.got), Message(role="user", content="on")]
+            client.turns_left -= 1
+            client.conn = ""
+
+    def _refused(self, conn: str, code: str) -> None:
+        client = self._of(conn)
+        if client is not None:
+            client.refused.append(code)
+            client.conn = ""
+
+
+def tokens_at(start: int, ids: list[int], version: Version) -> Tokens:
+    return Tokens(
+        start=start,
+        ids=pack_ids(ids),
+        logprobs=pack_floats([-1.0] * len(ids)),
+        spans=(VersionSpan(version, start, start + len(ids)),),
+        oldest_kv=version,
+    )
+
+
+def row(place: int, *, term: int = 1, step: int = 0, capacity: int = 4, purposes: tuple[str, ...] = ("train", "eval")) -> Row:
+    return Row(f"cell-{place}", f"http://cell-{place}", term, Version(0, step), purposes, capacity)
