@@ -76,5 +76,5 @@ env:
 	echo "environment: building $(VENV) with $$($$found --version) (once per change of the pins)"; \
 	rm -rf $(VENV) && $$found -m venv $(VENV) && \
 	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) $(TORCH) && \
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation $(PIP_ARGS) -e '.[cpu,dev]' && \
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 $(PIP_ARGS) -e '.[cpu,dev]' && \
 	$(PY) -c '$(PINS)' > $(STAMP)
