@@ -36,5 +36,4 @@ def _write(found: dict[str, str], guess: Part) -> None:
             lines = dict(line.split("=") for line in found[guess.target].splitlines()) | dict(zip("xyz", guess.values, strict=False))
             found[guess.target] = "".join(f"{key}={value}\n" for key, value in lines.items())
         case Family.rename:
-            for source, value in zip(guess.sources, guess.values, strict=True):
-                found[value] = found.pop(source)
+            found["-".join(guess.values)] = found.pop(guess.target)

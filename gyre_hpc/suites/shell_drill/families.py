@@ -12,7 +12,7 @@ from dataclasses import dataclass
 SOURCES = "ab"
 TARGETS = "defg"
 VALUES = range(1, 10)
-"""Where numbers are gathered; `c` is the config file, `s` the script."""
+"""Where numbers are gathered; `c` is the config file, `s` the script, `h` the file to rename."""
 
 
 class Family(enum.Enum):
@@ -32,7 +32,7 @@ class Part:
     values: tuple[str, ...]
     """What the sources hold (count: how many lines), in the order of `sources`."""
     target: str
-    """Where the numbers go; empty for rename."""
+    """File the numbers go to, or whose name they become."""
     padding: int = 0
     """Characters of filler after each number, to make reading expensive."""
 
@@ -40,7 +40,7 @@ class Part:
 def draw_part(rng: random.Random, family: Family, sources: str, target: str, padding: int = 0) -> Part:
     """A part with fresh numbers. `target` counts for the families that choose one."""
     values = tuple(str(value) for value in rng.sample(VALUES, len(sources)))
-    fixed = {Family.config: "c", Family.script: "s", Family.rename: ""}
+    fixed = {Family.config: "c", Family.script: "s", Family.rename: "h"}
     return Part(family=family, sources=tuple(sources), values=values, target=fixed.get(family, target), padding=padding)
 
 
@@ -53,7 +53,7 @@ def sentence(part: Part) -> str:
         case Family.count:
             return f"Count lines of {files} into {part.target}."
         case Family.rename:
-            return f"Rename {files} to {'its' if len(part.sources) == 1 else 'their'} text."
+            return f"Rename {part.target} by {files}."
         case Family.config:
             wanted = " and ".join(f"{key} to {source}" for key, source in zip("xy", part.sources, strict=False))
             return f"Set {wanted} in {part.target}."
@@ -72,6 +72,8 @@ def start_files(rng: random.Random, part: Part) -> dict[str, str]:
         files = {name: value + "." * part.padding + "\n" for name, value in zip(part.sources, part.values, strict=True)}
     if part.family is Family.config:
         files[part.target] = "".join(f"{key}={rng.randrange(60, 100)}\n" for key in "xyz")
+    if part.family is Family.rename:
+        files[part.target] = "moved\n"
     if part.family is Family.script:
         files[part.target] = f"echo {rng.randrange(60, 100)}\n"
     return files
@@ -89,10 +91,13 @@ def requirements(part: Part, start: Mapping[str, str], found: Mapping[str, str])
         case Family.config:
             return _config(part, _settings(start[part.target]), _settings(text))
         case Family.rename:
-            return [
-                source not in found and found.get(value, "") == start[source]
-                for source, value in zip(part.sources, part.values, strict=True)
-            ]
+            return _rename(part, start[part.target], found)
+
+
+def _rename(part: Part, text: str, found: Mapping[str, str]) -> list[bool]:
+    """The one file with the old text must have the numbers, joined by dashes, as its name."""
+    names = [name for name, other in found.items() if other == text]
+    return _same_words(names[0].split("-") if len(names) == 1 else [], part.values)
 
 
 def _same_words(words: list[str], values: tuple[str, ...]) -> list[bool]:

@@ -16,8 +16,8 @@ _PLACEHOLDER = "0"
 _TURN = re.compile(r"<\|im_start\|>(\w+)\n(.*?)<\|im_end\|>", re.DOTALL)
 _COMMAND = re.compile(r'"command":"(.*)"\}\}</tool_call>$', re.DOTALL)
 _SENTENCE = re.compile(
-    r"(?P<join>Join )?(?P<count>Count lines of )?(?P<rename>Rename )?(?P<config>Set )?(?P<script>Make s print )?(?P<files>.*?)"
-    r"(?: into (?P<target>\w))?(?: to (?:its|their) text)?(?: in c)?\.(?:\n|$)"
+    r"(?P<join>Join )?(?P<count>Count lines of )?(?P<rename>Rename h by )?(?P<config>Set )?(?P<script>Make s print )?(?P<files>.*?)"
+    r"(?: into (?P<target>\w))?(?: in c)?\.(?:\n|$)"
 )
 
 
@@ -45,7 +45,7 @@ def scripted_answer(prompt: str, rng: random.Random, sloppiness: float) -> str:
     if not seen.num_commands and not seen.known:
         chosen = list(takewhile(lambda _: rng.random() >= sloppiness, seen.files))
         if chosen:
-            return _CALL % (("grep -c . " if seen.family == "count" else "cat ") + " ".join(chosen))
+            return _CALL % (("grep -Hc . " if seen.family == "count" else "grep -H . ") + " ".join(chosen))
     if seen.known and rng.random() < sloppiness:
         return "ok"
     values = [seen.known.get(name, _PLACEHOLDER) for name in seen.files]
@@ -53,16 +53,18 @@ def scripted_answer(prompt: str, rng: random.Random, sloppiness: float) -> str:
 
 
 def _write(seen: _Seen, values: list[str]) -> str:
+    """The numbers first, as positional parameters: so every family writes them down in the same way."""
+    numbers = " ".join(f"${place}" for place in range(1, len(values) + 1))
     match seen.family:
         case "rename":
-            return ";".join(f"mv {name} {value}" for name, value in zip(seen.files, values, strict=True))
+            then = f"mv h {numbers.replace(' ', '-')}"
         case "config":
-            body = ";".join(f"s/{key}=.*/{key}={value}/" for key, value in zip("xy", values, strict=False))
-            return f"sed -i '{body}' c"
+            then = "sed -i" + "".join(f" -e s/{key}=.*/{key}=${place}/" for place, key in enumerate("xy"[: len(values)], start=1)) + " c"
         case "script":
-            return f"echo echo {' '.join(values)} >s"
+            then = f"echo echo {numbers} >s"
         case _:
-            return f"echo {' '.join(values)} >{seen.target}"
+            then = f"echo {numbers} >{seen.target}"
+    return f"set {' '.join(values)};{then}"
 
 
 def _look(prompt: str) -> _Seen:
@@ -80,7 +82,7 @@ def _look(prompt: str) -> _Seen:
         if command is not None:
             commands += 1
             asked = command[1].split()
-            wrote = not command[1].startswith(("cat ", "grep "))
+            wrote = not command[1].startswith("grep ")
         elif role == "tool":
             known |= _numbers(asked, text)
     notes = re.search(r"\nNotes: (.*)", task)
@@ -99,5 +101,4 @@ def _look(prompt: str) -> _Seen:
 
 def _numbers(asked: list[str], output: str) -> dict[str, str]:
     """Which file showed which number."""
-    names = [word for word in asked[1:] if len(word) == 1 and word != "."]
-    return dict(zip(names, re.findall(r"\d+", output), strict=False)) if asked[:1] in (["cat"], ["grep"]) else {}
+    return dict(re.findall(r"([a-z]):(\d+)", output)) if asked[:1] == ["grep"] else {}
