@@ -74,12 +74,14 @@ class Warden:
                 self._say_gone(names[pid])
 
     def _end_strays(self) -> None:
-        """What a keeper that was killed left to us."""
-        for pid in set(children(os.getpid())) - set(self._keepers.values()):
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
+        """What a keeper that was killed left to us; as it dies, what is below it comes to us too."""
+        while strays := set(children(os.getpid())) - set(self._keepers.values()):
+            for pid in strays:
+                try:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                except (ProcessLookupError, ChildProcessError):
+                    continue
 
     def _say_gone(self, id: str) -> None:
         try:
