@@ -31,7 +31,7 @@ def pseudo_random_source(vocab_size: int) -> TokenSource:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Speed:
-    """Seconds are divided by 1 / time_scale: with time_scale 0.1 everything takes a tenth of the time."""
+    """All durations are multiplied by time_scale: with 0.1 everything takes a tenth of the time."""
 
     tokens_per_s: float
     half: float

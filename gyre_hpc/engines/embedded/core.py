@@ -84,8 +84,11 @@ class EngineCore:
         self.memory, self.prepared, self.version, self.is_paused = self._new_memory(), prepared, version, False
 
     def update(self, version: Version, prepared: Prepared) -> list[Piece]:
-        """Go over to other weights. Returns what the old ones sampled and was not sent."""
+        """Go over to other weights. Returns what the old ones sampled and was not sent. A snapshot never changes, so the
+        version served already needs nothing."""
         assert self.memory is not None, "asleep"
+        if version == self.version:
+            return []
         pieces = [seq.piece(None) for seq in self._live.values() if seq.num_sent < seq.num_output]
         if not self._keep_kv:
             self.retract_all()
