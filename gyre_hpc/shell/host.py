@@ -146,6 +146,9 @@ class Host:
     def _carry_out(self, effect: Effect) -> None:
         match effect:
             case Send(to=to, message=message, deadline_s=deadline_s):
+                if isinstance(message, Directory):
+                    # The supervisor's own mail goes by the directory it sends.
+                    self._mail.learn(message)
                 self._mail.send(to, message, deadline_s)
             case SetTimer(key=key, after_s=after_s):
                 self._timers.set(key, after_s)
