@@ -58,12 +58,13 @@ class TransferActions:
         """In the trainer's thread. The scratch is new memory; the sum itself is only read (DESIGN §7 b)."""
         own, trainer = self._crew.own, self._crew.own.trainer
         own.scratch = None
-        total = self._crew.run(commands.TakeSum(), action.deadline_s)
-        if action.world > 1:
-            groups = self._all_groups()
-            scratch = groups.reduce(action.generation, action.address, action.nonce, action.rank, action.world, total, action.deadline_s)
+        if action.world == 1:
+            scratch = trainer.sum_from_bytes(self._crew.run(commands.SumBytes(), action.deadline_s))
         else:
-            scratch = trainer.sum_from_bytes(trainer.sum_to_bytes()) if self._crew.world == 1 else total
+            total = self._crew.run(commands.TakeSum(), action.deadline_s)
+            scratch = self._all_groups().reduce(
+                action.generation, action.address, action.nonce, action.rank, action.world, total, action.deadline_s
+            )
         if action.rank != 0:
             return
         held = self._store.held(action.update) if action.accepted else {}

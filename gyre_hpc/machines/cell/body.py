@@ -33,6 +33,8 @@ class Body:
     """Version served; None: the engine sleeps."""
     trainer: Version | None = None
     """Version trained from; None: the trainer sleeps."""
+    parked: Version | None = None
+    """Version whose parameters and optimizer a sleeping trainer of a core still holds."""
     store: set[Version] = field(default_factory=set)
     memory: tuple[RankMemory, ...] = ()
     state: CellState = CellState.starting

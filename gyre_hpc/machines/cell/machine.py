@@ -140,8 +140,9 @@ class CellMachine(Machine):
     def _measured(self, input: Finished | Failed) -> list[Effect]:
         self._measuring = ""
         if isinstance(input, Failed):
-            self._blind = f"look at the cell: {input.kind}: {input.reason}"
-            return []
+            reason = f"{input.kind}: {input.reason}"
+            self._blind = f"look at the cell: {reason}"
+            return [Note("measure_failed", {"reason": reason})]
         self._blind = ""
         figures: Figures = input.result
         self.state.figures = figures
@@ -178,7 +179,7 @@ class CellMachine(Machine):
         again = outcome.fail(self.state, now, step.action, reason)
         return [
             *self._steps.fail(step, reason, again),
-            Note("alarm", {"what": f"{self.state.settings.name}: {step.name} failed", "reason": reason}),
+            Note("step_failed", {"step": step.name, "reason": reason}),
         ]
 
     def _mark(self, now: float, step: str) -> None:

@@ -79,7 +79,8 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
             body.engine = body.last = version
         case SleepTrainer():
             _acknowledge(state, result)
-            body.last, body.trainer = body.trainer, None
+            body.last = body.parked = body.trainer
+            body.trainer = None
         case WakeTrainer(version=version, restore_sum=restored):
             _acknowledge(state, result)
             body.trainer = body.last = version

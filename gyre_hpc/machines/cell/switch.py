@@ -23,7 +23,7 @@ from gyre_hpc.machines.cell.actions import (
 from gyre_hpc.machines.cell.body import Body
 from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.training import Sum
-from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import Applied
 from gyre_hpc.protocol.to_cell import Order
 
@@ -58,13 +58,16 @@ def target_version(order: Order, body: Body, done: Done) -> Version | None:
         return body.trainer or max(earlier, default=Version(order.fit.version.lineage, order.fit.version.step - 1))
     if order.version is None:
         return body.version or newest
-    if body.trainer is not None and _is_ahead(order, body.trainer, done):
-        return body.trainer
+    held = body.trainer or body.parked
+    if order.role is Role.train and held is not None and _is_ahead(order, held, done):
+        return held
     return order.version
 
 
 def _is_ahead(order: Order, trainer: Version, done: Done) -> bool:
-    """The order was written before its author knew that this cell had applied or fitted what it asks for."""
+    """The order was written before its author knew that this cell had applied or fitted what it asks for.
+
+    To go back to older parameters would cost the core its optimizer state."""
     assert order.version is not None
     if trainer <= order.version:
         return False

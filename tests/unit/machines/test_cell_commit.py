@@ -210,3 +210,15 @@ def test_recalled_in_mid_commit_the_cell_breaks_off_and_leaves():
     cell.fail(Reduce, "broken off")
     cell.settle()
     assert cell.report.state is CellState.rollout and cell.report.commit is None
+
+
+def test_an_order_older_than_the_update_does_not_cost_the_core_its_optimizer():
+    cell = with_sum()
+    commit_alone(cell, apply=APPLY)
+    cell.settle()
+    cell.order(**TRAIN | {"term": 2, "role": Role.rollout})
+    cell.settle()
+    assert cell.report.version == V0, "an update is published by the batch machine, not by the core"
+    cell.order(**TRAIN | {"term": 3})
+    cell.settle()
+    assert (cell.report.state, cell.report.version) == (CellState.train, V1)
