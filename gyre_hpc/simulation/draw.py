@@ -1,0 +1,137 @@
+"""Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 8 executions, 2 updates and 5 faults."""
+
+import random
+
+from gyre_hpc.config.schema import SchedulerMode, Staleness
+from gyre_hpc.simulation.scenario import Fault, FaultKind, Scenario
+
+_MOMENTS: dict[str, tuple[str, ...]] = {
+    "core": (
+        "InitModel:end", "CloseAdmission:end", "AbortLive:end", "SleepEngine:end", "WakeTrainer:end", "ZeroSum:end", "FetchMicroBatch:end",
+        "Accumulate:begin", "Accumulate:end", "HostGroup:begin", "HostGroup:end", "Reduce:begin", "Reduce:end", "Apply:begin", "Apply:end",
+        "SaveCheckpoint:begin", "SaveCheckpoint:end", "AppliedRecord:begin", "AppliedRecord:end", "SleepTrainer:end", "WakeEngine:end",
+        "OpenAdmission:end", "LoadCheckpoint:begin", "LoadCheckpoint:end",
+    ),
+    "satellite": (
+        "CloseAdmission:end", "AbortLive:begin", "AbortLive:end", "SleepEngine:end", "PullSnapshot:begin", "PullSnapshot:end",
+        "WakeTrainer:begin", "WakeTrainer:end", "FetchMicroBatch:end", "Accumulate:begin", "Accumulate:end", "HandInSum:begin",
+        "HandInSum:end", "Reduce:begin", "Reduce:end", "SleepTrainer:begin", "SleepTrainer:end", "WakeEngine:end", "OpenAdmission:end",
+        "UpdateEngineWeights:begin", "UpdateEngineWeights:end",
+    ),
+    "controller": (
+        "AttemptBegun:end", "GroupBegun:begin", "GroupBegun:end", "ExecutionEnded:begin", "ExecutionEnded:end", "FirstCalled:begin",
+        "FirstCalled:end", "CommitIntended:begin", "CommitIntended:end", "Published:begin", "Published:end", "LineageBegun:begin",
+        "LineageBegun:end", "PrepareGroup:begin", "PrepareGroup:end", "FindCheckpoint:end", "ForgetMicroBatches:end",
+        "EvaluationEnded:begin", "ExecutionRestarted:begin",
+    ),
+    "gateway": (
+        "CallBegin:begin", "CallBegin:end", "CallProgress:begin", "CallProgress:end", "CallEnd:begin", "CallEnd:end", "Delivered:begin",
+        "Delivered:end", "ExecutionEnd:begin", "ExecutionEnd:end", "EngineAttempt:begin", "EngineAttempt:end", "Reply:begin", "Reply:end",
+        "Render:end", "Parse:end",
+    ),
+    "runner": (
+        "Began:begin", "Began:end", "Finish:begin", "Finish:end", "Forgotten:begin", "PrepareWorkspace:end", "ScoreWorkspace:begin",
+        "ScoreWorkspace:end", "RunHarness:begin", "RunHarness:end",
+    ),
+}  # fmt: skip
+_BREAKABLE: dict[str, tuple[str, ...]] = {
+    "core": (
+        "WakeTrainer", "SleepEngine", "Accumulate", "HostGroup", "Reduce", "Apply", "SaveCheckpoint", "WakeEngine", "FetchMicroBatch",
+        "SleepTrainer", "Measure", "UpdateEngineWeights", "OpenAdmission",
+    ),
+    "satellite": (
+        "PullSnapshot", "FetchMicroBatch", "Accumulate", "HandInSum", "Reduce", "WakeTrainer", "SleepEngine", "WakeEngine",
+        "UpdateEngineWeights", "AbortLive", "Measure", "ZeroSum",
+    ),
+    "controller": ("PrepareGroup", "FindCheckpoint", "ForgetMicroBatches"),
+}  # fmt: skip
+_ONLY_BEFORE = {"Apply"}
+"""Whether an optimizer step that fails was made is not a question a machine can answer; the shell answers it by dying."""
+_WEIGHTS = {
+    FaultKind.crash: 8.0, FaultKind.pause: 2.5, FaultKind.cut: 2.5, FaultKind.storm: 1.2, FaultKind.disk_full: 1.5, FaultKind.disk_slow: 1.0,
+    FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.preempt: 0.5,
+}  # fmt: skip
+_SPAN_S = 16.0
+"""Faults by time fall into this much of the run."""
+
+
+def draw(seed: int) -> Scenario:
+    """The scenario of a seed."""
+    dice = random.Random(f"scenario {seed}")
+    cells = dice.choice([4, 4, 4, 5])
+    mode = dice.choices(list(SchedulerMode), [6, 1, 1, 1])[0]
+    scenario = Scenario(
+        seed=seed,
+        cells=cells,
+        gateways=2,
+        updates=dice.choice([2, 2, 3]),
+        groups_per_batch=2,
+        group_size=2,
+        evals=dice.choice([1, 2]),
+        warm=dice.choice([0, 0, 0, 0, 2]),
+        capacity=dice.choice([4, 6, 8]),
+        mode=mode,
+        staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [6, 1, 1])[0],
+        max_staleness=dice.choice([0, 1, 1, 2]),
+    )
+    return _with_faults(scenario, dice)
+
+
+def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
+    faults: list[Fault] = []
+    crashes: dict[str, int] = {}
+    for _ in range(dice.randint(7, 10)):
+        fault = _fault(scenario, dice)
+        if fault.kind in (FaultKind.crash, FaultKind.bad_start) and not fault.target.startswith("cell"):
+            # More than this many in a row end a run rightly.
+            crashes[fault.target] = crashes.get(fault.target, 0) + 1
+            if crashes[fault.target] > 2:
+                continue
+        if fault.kind is FaultKind.preempt and any(other.kind is FaultKind.preempt for other in faults):
+            continue
+        faults.append(fault)
+    import msgspec
+
+    return msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+
+
+def _fault(scenario: Scenario, dice: random.Random) -> Fault:
+    kind = dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
+    part = dice.choices(["core", "satellite", "controller", "gateway", "runner"], [3, 4, 3, 2, 1])[0]
+    at = dice.uniform(0.3, _SPAN_S)
+    if kind in (FaultKind.broken, FaultKind.stall):
+        part = dice.choice(list(_BREAKABLE))
+        on = dice.choice(_BREAKABLE[part])
+        share = 1.0 if kind is FaultKind.broken and on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
+        for_s = dice.choice([1.0, 4.0, 9.0]) if kind is FaultKind.stall else 0.0
+        return Fault(kind=kind, target=_name(part, scenario, dice), on=on, nth=dice.choice([1, 1, 2, 3]), share=share, for_s=for_s)
+    if kind is FaultKind.preempt:
+        return Fault(kind=kind, at=at)
+    if kind is FaultKind.storm:
+        return Fault(kind=kind, at=at, for_s=dice.uniform(1.0, 6.0), share=dice.choice([0.1, 0.3, 0.6]))
+    target = _name(part, scenario, dice)
+    if kind is FaultKind.bad_start:
+        part = dice.choice(["satellite", "satellite", "core"])
+        return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=float(dice.choice([1, 2, 4])))
+    for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 2.0, 4.0, 8.0])
+    share = dice.choice([0.3, 1.5]) if kind is FaultKind.disk_slow else 0.0
+    other = ""
+    if kind is FaultKind.cut and dice.random() < 0.6:
+        other = _name(dice.choice(["core", "satellite", "controller", "gateway"]), scenario, dice)
+    if kind in (FaultKind.crash, FaultKind.pause, FaultKind.cut) and dice.random() < 0.6:
+        on = dice.choice(_MOMENTS[part])
+        return Fault(kind=kind, target=target, other=other, on=on, nth=dice.choice([1, 1, 1, 2, 3, 5]), for_s=for_s)
+    return Fault(kind=kind, target=target, other=other, at=at, for_s=for_s, share=share)
+
+
+def _name(part: str, scenario: Scenario, dice: random.Random) -> str:
+    match part:
+        case "core":
+            return "cell-0"
+        case "satellite":
+            return f"cell-{dice.randint(1, scenario.cells - 1)}"
+        case "gateway":
+            return f"gateway-{dice.randint(0, scenario.gateways - 1)}"
+        case "runner":
+            return "runner-0"
+    return part

@@ -1,0 +1,212 @@
+"""A simulated agent: some turns, sub-agents in parallel, compaction, impatience, and the same request again after a lost answer.
+
+An outside program: its retries are its own affair. Everything it does follows from its execution's name.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from gyre_hpc.chat.base import Message
+from gyre_hpc.machines.call.actions import Arrived, Reply
+from gyre_hpc.machines.call.turns import digest, digest_turns
+from gyre_hpc.simulation.gateway_world import Connection, GatewayWorld
+from gyre_hpc.simulation.process import Process
+
+_RETRY_S = 0.4
+
+
+@dataclass(eq=False)
+class Thread:
+    """One line of conversation."""
+
+    name: str
+    role: str
+    messages: list[Message]
+    turns_left: int
+    then: Callable[[], None]
+    patience: int = 2
+    """How often it may still lose its patience."""
+    heard: str = ""
+    number: int = 0
+    """Of the newest try; words of earlier ones are late."""
+    connection: Connection | None = None
+    children: int = 0
+    stream: bool = True
+    asked: list[str] = field(default_factory=list)
+
+
+class Agent:
+    """Runs in a runner; dies with it. `done(finished)` once, unless it is stopped by force."""
+
+    def __init__(self, process: Process, execution: str, gateway: str, done: Callable[[bool], None]) -> None:
+        self._process, self._execution, self._gateway = process, execution, gateway
+        self._dice = random.Random(f"{process.sim.scenario.seed}/{execution}")
+        self._done = done
+        self._threads: list[Thread] = []
+        self._num_threads = 0
+        self.is_over = False
+        self.is_hanging = self._dice.random() < 0.04
+        process.on_death.append(self.stop)
+
+    def start(self) -> None:
+        first = [Message(role="system", content="task"), Message(role="user", content=self._execution)]
+        self._spawn("main", first, self._dice.randint(2, 4), lambda: None if self.is_hanging else self.end(True))
+
+    def end(self, finished: bool) -> None:
+        if not self.is_over:
+            self.stop()
+            self._done(finished)
+
+    def stop(self) -> None:
+        """It is gone; its connections close."""
+        self.is_over = True
+        for thread in self._threads:
+            self._leave(thread)
+
+    def _spawn(self, role: str, messages: list[Message], turns: int, then: Callable[[], None]) -> None:
+        self._num_threads += 1
+        name = "" if role == "main" else f"{role}-{self._num_threads}" if self._dice.random() < 0.6 else role
+        thread = Thread(name, role, messages, turns, then, stream=self._dice.random() < 0.7)
+        self._threads.append(thread)
+        self._ask(thread)
+
+    def _later(self, after_s: float, call: Callable[[], None]) -> None:
+        self._process.later(after_s, lambda: None if self.is_over else call())
+
+    # one call
+
+    def _ask(self, thread: Thread) -> None:
+        if self.is_over:
+            return
+        sim = self._process.sim
+        thread.number, thread.heard, thread.connection = thread.number + 1, "", None
+        number = thread.number
+        gateway = sim.network.process_at(self._gateway)
+        if gateway is None or sim.network.is_cut(self._process.name, gateway.name):
+            self._later(_RETRY_S, lambda: self._ask_again(thread, number))
+            return
+        request, world = self._request(thread), gateway.world
+        assert isinstance(world, GatewayWorld)
+
+        def arrive() -> None:
+            if self.is_over or thread.number != number:
+                return
+            thread.connection = world.take(request, self._process, lambda kind, what: self._hear(thread, number, kind, what))
+
+        gateway.later(sim.kernel.rng.uniform(0.0005, 0.003), arrive)
+        gateway.on_death.append(lambda: self._later(0.05, lambda: self._lost(thread, number)))
+        if thread.patience and self._dice.random() < 0.12:
+            thread.patience -= 1
+            self._later(self._dice.uniform(0.05, 1.5), lambda: self._lose_patience(thread, number))
+
+    def _ask_again(self, thread: Thread, number: int) -> None:
+        if thread.number == number:
+            self._ask(thread)
+
+    def _lost(self, thread: Thread, number: int) -> None:
+        """The connection broke before an answer."""
+        if thread.number == number:
+            thread.number += 1
+            again = thread.number
+            self._later(_RETRY_S, lambda: self._ask_again(thread, again))
+
+    def _lose_patience(self, thread: Thread, number: int) -> None:
+        if thread.number != number:
+            return
+        self._leave(thread)
+        thread.number += 1
+        again = thread.number
+        self._later(self._dice.choice([0.01, 0.3, 2.0]), lambda: self._ask_again(thread, again))
+
+    def _leave(self, thread: Thread) -> None:
+        connection, thread.connection = thread.connection, None
+        gateway = self._process.sim.network.process_at(self._gateway)
+        if connection is None or connection.is_over or gateway is None:
+            return
+        connection.is_closed = True
+        world = gateway.world
+        if world.connections.get(connection.conn) is connection:
+            gateway.later(self._process.sim.kernel.rng.uniform(0.0005, 0.003), lambda: world.closed(connection))
+
+    def _hear(self, thread: Thread, number: int, kind: str, what: Any) -> None:
+        if self.is_over or thread.number != number:
+            return
+        if kind == "text":
+            thread.heard += what
+        elif kind == "answer":
+            self._answered(thread, what)
+        else:
+            self._refused(thread, *what)
+
+    def _refused(self, thread: Thread, status: int, code: str) -> None:
+        thread.connection = None
+        self._process.sim.watch.refused(self._execution, status, code)
+        if status in (400, 404):
+            self.end(False)
+        else:
+            self._lost(thread, thread.number)
+
+    def _answered(self, thread: Thread, reply: Reply) -> None:
+        thread.connection, thread.number = None, thread.number + 1
+        answer = reply.answer
+        text = thread.heard + answer.content
+        self._process.sim.watch.answered(reply.call, text, tuple(call.id for call in answer.tool_calls))
+        thread.asked.append(reply.call)
+        thread.messages.append(Message(role="assistant", content=text, tool_calls=answer.tool_calls))
+        thread.turns_left -= 1
+        if thread.turns_left <= 0:
+            thread.then()
+            return
+        if answer.tool_calls:
+            thread.messages += [Message(role="tool", content="ok", tool_call_id=call.id) for call in answer.tool_calls]
+        else:
+            thread.messages.append(Message(role="user", content=f"go on {thread.turns_left}"))
+        self._go_on(thread)
+
+    def _go_on(self, thread: Thread) -> None:
+        chance = self._dice.random()
+        pause = self._dice.uniform(0.02, 1.2)
+        if thread.role == "main" and chance < 0.3:
+            self._delegate(thread)
+        elif thread.role == "main" and chance < 0.45:
+            self._compact(thread)
+        else:
+            self._later(pause, lambda: self._ask(thread))
+
+    def _delegate(self, thread: Thread) -> None:
+        """Two sub-agents at once, now and then with the very same task."""
+        same = self._dice.random() < 0.4
+        thread.children = 2
+
+        def back() -> None:
+            thread.children -= 1
+            if not thread.children:
+                self._later(0.01, lambda: self._ask(thread))
+
+        for place in range(2):
+            task = "help" if same else f"help {place}"
+            self._spawn("sub_agent", [Message(role="user", content=task)], self._dice.randint(1, 2), back)
+
+    def _compact(self, thread: Thread) -> None:
+        def back() -> None:
+            thread.messages = [thread.messages[0], Message(role="user", content="summary")]
+            self._later(0.01, lambda: self._ask(thread))
+
+        self._spawn("compaction", [*thread.messages, Message(role="user", content="summarise")], 1, back)
+
+    def _request(self, thread: Thread) -> Arrived:
+        turns = digest_turns(thread.messages)
+        identity = digest(self._execution.encode(), thread.name.encode(), *(turn.digest for turn in turns))
+        return Arrived(
+            conn="",
+            execution=self._execution,
+            role=thread.role,
+            thread=thread.name,
+            request_hash=identity.hex(),
+            messages=tuple(thread.messages),
+            turns=turns,
+            tools_digest=b"",
+            stream=thread.stream,
+        )

@@ -1,0 +1,105 @@
+"""Between processes: messages that may be lost, doubled, late, overtaken or cut off; and connections that keep their order."""
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from gyre_hpc.protocol.envelope import Envelope, decode, encode
+from gyre_hpc.simulation.kernel import Call
+from gyre_hpc.simulation.process import Process
+
+if TYPE_CHECKING:
+    from gyre_hpc.simulation.run import Simulation
+
+LOST, DOUBLED = 0.01, 0.01
+_CHECK_EVERY = 32
+"""Every so many messages one makes the way through JSON, as all do on the wire."""
+
+
+class Network:
+    """Addresses are `name#incarnation`, or `name` for those that keep theirs."""
+
+    def __init__(self, sim: "Simulation") -> None:
+        self._sim = sim
+        self._cuts: dict[tuple[str, str], float] = {}
+        self._storm = (-1.0, 0.0)
+        self._num_sent = 0
+
+    def cut(self, one: str, other: str, until: float) -> None:
+        """`other` empty: everybody."""
+        self._cuts[one, other] = max(until, self._cuts.get((one, other), 0.0))
+
+    def storm(self, until: float, share: float) -> None:
+        self._storm = (until, share)
+
+    def clear(self) -> None:
+        self._cuts.clear()
+        self._storm = (-1.0, 0.0)
+
+    def cut_until(self, one: str, other: str) -> float:
+        """When the two hear each other again; the past if they do now."""
+        if not self._cuts or one == other:
+            return 0.0
+        pairs = ((one, other), (other, one), (one, ""), (other, ""))
+        return max(self._cuts.get(pair, 0.0) for pair in pairs)
+
+    def is_cut(self, one: str, other: str) -> bool:
+        return self.cut_until(one, other) > self._sim.kernel.now
+
+    def send(self, sender: Process, to: str, message: Any) -> None:
+        """One try."""
+        address = sender.addresses.get(to)
+        if address is None:
+            return
+        kernel = self._sim.kernel
+        dice = kernel.rng
+        self._num_sent += 1
+        if self._num_sent % _CHECK_EVERY == 0:
+            message = decode(encode(Envelope(sender.name, sender.attempt, message))).body
+        self._sim.watch.sent(sender, to, message)
+        stormy = self._storm[1] if kernel.now < self._storm[0] else 0.0
+        for _ in range(2 if dice.random() < max(DOUBLED, stormy / 2) else 1):
+            if dice.random() < max(LOST, stormy):
+                continue
+            delay = dice.uniform(0.0005, 0.004)
+            if stormy and dice.random() < stormy:
+                delay += dice.uniform(0.0, 3.0)
+            if dice.random() < 0.01:
+                delay += dice.uniform(0.0, 1.0)
+            self._sim.kernel.at(delay, self._arrival(sender.name, sender.attempt, address, message))
+
+    def _arrival(self, sender: str, attempt: int, address: str, message: Any) -> Call:
+        def arrive() -> None:
+            process = self.process_at(address)
+            if process is not None and not self.is_cut(sender, process.name):
+                process.receive(sender, attempt, message)
+
+        return arrive
+
+    def process_at(self, address: str) -> Process | None:
+        """Who listens there now."""
+        name, _, incarnation = address.partition("#")
+        process = self._sim.processes.get(name)
+        if process is None or not process.alive or process.machine is None:
+            return None
+        return process if not incarnation or process.incarnation == int(incarnation) else None
+
+
+class Wire:
+    """One direction of a connection: what is pushed arrives in order, after a cut is healed if there is one."""
+
+    def __init__(self, sim: "Simulation", one: str, other: str) -> None:
+        self._sim, self._one, self._other = sim, one, other
+        self._free_at = 0.0
+
+    def push(self, to: Process, call: Call) -> None:
+        """`call` happens at `to`, unless it is dead by then."""
+        kernel = self._sim.kernel
+        at = max(self._free_at, kernel.now + kernel.rng.uniform(0.0003, 0.003), self._sim.network.cut_until(self._one, self._other) + 0.001)
+        self._free_at = at
+        to.later(at - kernel.now, call)
+
+
+def plain(value: Any) -> Any:
+    """Checks that a value can be written as JSON."""
+    return msgspec.json.encode(value)

@@ -1,0 +1,129 @@
+"""One scenario from its start to its end: the processes, what lies between them, and the judgement."""
+
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.machines.base import Restarted
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.simulation.births import SUPERVISOR, bear
+from gyre_hpc.simulation.disk import Disk, SavedCheckpoint
+from gyre_hpc.simulation.faults import Faults
+from gyre_hpc.simulation.groups import Groups
+from gyre_hpc.simulation.kernel import Kernel, Violation
+from gyre_hpc.simulation.network import Network
+from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.scenario import Scenario
+from gyre_hpc.simulation.watch import Watch
+
+LIMIT_S = 900.0
+LIMIT_EVENTS = 250_000
+_START_S = 0.3
+
+
+class Outcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of one scenario."""
+
+    scenario: Scenario
+    violation: str = ""
+    """Empty: everything held."""
+    stack: str = ""
+    events: int = 0
+    seconds: float = 0.0
+    """Simulated."""
+    faults: dict[str, int] = {}
+    """That struck, by kind."""
+    counts: dict[str, int] = {}
+    fingerprint: int = 0
+
+
+class Simulation:
+    """Use `run`."""
+
+    def __init__(self, scenario: Scenario, trace: Callable[[str], None] | None = None) -> None:
+        self.scenario = scenario
+        self.kernel = Kernel(scenario.seed)
+        self.kernel.print = trace
+        self.disk = Disk()
+        self.network = Network(self)
+        self.groups = Groups(self)
+        self.watch = Watch(self)
+        self.processes: dict[str, Process] = {}
+        self.bad_starts: Counter[str] = Counter()
+        self.counts: Counter[str] = Counter()
+        self.attempt = 0
+        self.ended: tuple[int, str] | None = None
+        self.is_finishing = False
+        """The controller said that the run is over; faults have no point any more."""
+        self.faults = Faults(self, scenario.faults)
+
+    def run(self) -> Outcome:
+        violation, stack = "", ""
+        try:
+            self._begin_attempt()
+            self.kernel.run(lambda: self.ended is not None, LIMIT_S, LIMIT_EVENTS)
+            self.watch.judge()
+        except Exception as error:
+            # The one place where a bug of any machine becomes a finding with its seed.
+            violation = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
+            stack = traceback.format_exc()
+        return Outcome(
+            scenario=self.scenario, violation=violation, stack=stack, events=self.kernel.num_events, seconds=self.kernel.now,
+            faults=dict(self.faults.struck), counts=dict(self.counts), fingerprint=self.kernel.fingerprint,
+        )  # fmt: skip
+
+    def _begin_attempt(self) -> None:
+        self.attempt += 1
+        self.start_process(SUPERVISOR, 1, self.attempt)
+
+    def preempt(self) -> None:
+        """The allocation is lost, and comes back as another one."""
+        for process in list(self.processes.values()):
+            self.end_process(process, -9)
+        self.kernel.at(1.0, self._begin_attempt)
+
+    def start_process(self, name: str, incarnation: int, attempt: int) -> Process:
+        """It is born after a while, unless it fails to start."""
+        process = Process(self, name, incarnation, attempt)
+        self.processes[name] = process
+        if name != SUPERVISOR:
+            process.addresses[SUPERVISOR] = f"{SUPERVISOR}#1"
+        process.later(self.kernel.short(_START_S) if name != SUPERVISOR else 0.0, lambda: self._born(process))
+        return process
+
+    def _born(self, process: Process) -> None:
+        if self.bad_starts[process.name] > 0:
+            self.bad_starts[process.name] -= 1
+            self.end_process(process, 1)
+            return
+        self.counts["starts"] += 1
+        bear(self, process)
+        process.tell(Restarted(self._records(process)))
+
+    def _records(self, process: Process) -> tuple[Any, ...]:
+        """As the shells: the controller reads the logs of all attempts, everybody else its own attempt's."""
+        attempts = range(1, process.attempt + 1) if process.kind == "controller" else [process.attempt]
+        return tuple(record for attempt in attempts for record in self.disk.logs[process.name, attempt])
+
+    def end_process(self, process: Process, code: int) -> None:
+        process.exit_code = code
+        process.die()
+
+    def durable(self, process: Process, record: Any) -> None:
+        """A record reached the disk."""
+        self.watch.durable(process, record)
+        process.log.append(record)
+
+    def save_checkpoint(self, version: Version, weights: Any, state: dict[str, Any], keep: int) -> None:
+        self.watch.saved(version, weights, state)
+        self.disk.checkpoints[f"checkpoints/{version}"] = SavedCheckpoint(version, weights, state)
+        self.disk.prune(keep)
+
+    def noted(self, process: Process, kind: str, fields: dict[str, Any]) -> None:
+        self.counts[kind] += 1
+        if kind == "run_finished":
+            self.is_finishing = True
+            self.watch.finished(int(fields["exit_code"]), str(fields["reason"]))

@@ -1,0 +1,92 @@
+"""One run to simulate, as a value: sizes, modes and every fault with its moment. Prints as text, replays exactly.
+
+A fault strikes at a time, or when its target begins or ends something (`on`, e.g. `Apply:end`) for the nth time: crashes between
+two steps of a protocol are what random times seldom hit.
+"""
+
+import enum
+
+import msgspec
+
+from gyre_hpc.config.schema import SchedulerMode, Staleness
+
+
+class FaultKind(enum.Enum):
+    crash = "crash"
+    """The target ends at once; what it had not persisted is gone."""
+    pause = "pause"
+    """It stands still (SIGSTOP, a long swap) for `for_s`; what comes to it waits."""
+    cut = "cut"
+    """It and `other` (or everybody) do not hear each other for `for_s`."""
+    storm = "storm"
+    """Messages of everybody are lost, doubled, late and out of order, `share` of them, for `for_s`."""
+    disk_full = "disk_full"
+    """Its writes fail with StorageFull for `for_s`."""
+    disk_slow = "disk_slow"
+    """Its writes take up to `share` seconds, for `for_s`."""
+    bad_start = "bad_start"
+    """Its next `share` starts end before they register."""
+    broken = "broken"
+    """Its next action named `on` fails, after it took effect or before."""
+    stall = "stall"
+    """Its next action named `on` takes `for_s` longer."""
+    preempt = "preempt"
+    """The whole run is killed and resumed as the next attempt."""
+
+
+class Fault(msgspec.Struct, frozen=True, kw_only=True):
+    kind: FaultKind
+    target: str = ""
+    at: float = 0.0
+    """Simulated seconds; with `on` not before this."""
+    for_s: float = 0.0
+    share: float = 0.0
+    other: str = ""
+    on: str = ""
+    nth: int = 1
+
+    def __str__(self) -> str:
+        parts = [f"{self.kind.value:<9} {self.target or '(all)'}"]
+        parts.append(f"at {self.at:.3f} s" if not self.on else f"from {self.at:.3f} s on at {self.on} no. {self.nth}")
+        if self.other:
+            parts.append(f"towards {self.other}")
+        if self.for_s:
+            parts.append(f"for {self.for_s:.3f} s")
+        if self.share:
+            parts.append(f"share {self.share:.3f}")
+        return ", ".join(parts)
+
+
+class Scenario(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything a simulated run depends on."""
+
+    seed: int
+    cells: int = 4
+    gateways: int = 2
+    updates: int = 2
+    groups_per_batch: int = 2
+    group_size: int = 2
+    evals: int = 2
+    warm: int = 0
+    capacity: int = 6
+    mode: SchedulerMode = SchedulerMode.elastic
+    staleness: Staleness = Staleness.wait
+    max_staleness: int = 1
+    checkpoint_before_publish: bool = True
+    faults: tuple[Fault, ...] = ()
+
+    def __str__(self) -> str:
+        size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
+        modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
+        head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {modes}"
+        return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
+
+
+def encode(scenario: Scenario) -> bytes:
+    """JSON, to keep or to edit."""
+    return msgspec.json.encode(scenario)
+
+
+def decode(data: bytes) -> Scenario:
+    """Inverse of encode. Raises msgspec.ValidationError."""
+    return msgspec.json.decode(data, type=Scenario)

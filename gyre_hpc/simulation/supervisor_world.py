@@ -1,0 +1,54 @@
+"""What the supervisor's actions do: start and end the other processes of the run."""
+
+from typing import Any
+
+from gyre_hpc.machines.supervision import CheckAttempts, EndRun, KillProcess, MirrorDirectory, SpawnProcess, TerminateProcess
+from gyre_hpc.simulation.process import Process, Running
+
+
+class SupervisorWorld:
+    def __init__(self, process: Process) -> None:
+        self.process, self.sim = process, process.sim
+        self._running: dict[tuple[str, int], Running] = {}
+
+    def handlers(self) -> dict[type, Any]:
+        return {
+            SpawnProcess: self._spawn, TerminateProcess: self._terminate, KillProcess: self._kill, MirrorDirectory: self._quick,
+            CheckAttempts: self._check, EndRun: self._end,
+        }  # fmt: skip
+
+    def _quick(self, running: Running, action: Any) -> None:
+        running.end_after(self.sim.kernel.short(0.005), lambda: None)
+
+    def _check(self, running: Running, action: CheckAttempts) -> None:
+        running.end_after(0.005, lambda: self.sim.attempt)
+
+    def _spawn(self, running: Running, action: SpawnProcess) -> None:
+        self._running[action.process, action.incarnation] = running
+        child = self.sim.start_process(action.process, action.incarnation, self.process.attempt)
+        child.on_death.append(lambda: self._ended(child))
+
+    def _ended(self, child: Process) -> None:
+        """The child is gone."""
+        running = self._running.pop((child.name, child.incarnation), None)
+        if running is not None:
+            self.process.later(0.01, lambda: running.finish(child.exit_code))
+
+    def _terminate(self, running: Running, action: TerminateProcess) -> None:
+        child = self._child(action.process, action.incarnation)
+        if child is not None:
+            child.later(self.sim.kernel.short(0.1), lambda: self.sim.end_process(child, 0))
+        running.end_after(0.0005, lambda: None)
+
+    def _kill(self, running: Running, action: KillProcess) -> None:
+        child = self._child(action.process, action.incarnation)
+        if child is not None:
+            self.sim.end_process(child, -9)
+        running.end_after(0.0005, lambda: None)
+
+    def _end(self, running: Running, action: EndRun) -> None:
+        self.sim.ended = (action.exit_code, action.reason)
+
+    def _child(self, name: str, incarnation: int) -> Process | None:
+        child = self.sim.processes.get(name)
+        return child if child is not None and child.alive and child.incarnation == incarnation else None

@@ -1,0 +1,105 @@
+"""What must hold, checked at the moment it could break. The parts: ground truth of calls, of training, of documents.
+
+Every promise has a name in the text of its Violation. Checks cost O(1) or O(what the event is about).
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from gyre_hpc.machines.base import Effect, Input
+from gyre_hpc.machines.batch import BatchMachine
+from gyre_hpc.machines.batch.records import CommitIntended
+from gyre_hpc.machines.call import GatewayMachine
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.micro_batch import MicroBatch
+from gyre_hpc.simulation.kernel import Violation
+from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.weights import Content, Weights
+from gyre_hpc.simulation.watch_calls import CallTruth
+from gyre_hpc.simulation.watch_documents import DocumentTruth
+from gyre_hpc.simulation.watch_training import TrainingTruth
+
+if TYPE_CHECKING:
+    from gyre_hpc.simulation.run import Simulation
+
+
+class Watch:
+    def __init__(self, sim: "Simulation") -> None:
+        self._sim = sim
+        self._calls = CallTruth(sim)
+        self._training = TrainingTruth(sim, self._calls)
+        self._documents = DocumentTruth()
+        self._finished: tuple[int, str] | None = None
+        self.attempts = self._calls.attempts
+        self.says = self._calls.says
+        self.replies = self._calls.replies
+        self.answered = self._calls.answered
+        self.made = self._training.made
+        self.applies = self._training.applies
+        self.accumulated = self._training.accumulated
+        self.handed_in = self._training.handed_in
+        self.saved = self._training.saved
+        self.sent = self._documents.sent
+
+    def handled(self, process: Process, told: Input, effects: list[Effect]) -> None:
+        """After every event of every machine."""
+        machine = process.machine
+        if isinstance(machine, BatchMachine):
+            self._documents.controller(process, machine.state)
+        elif isinstance(machine, GatewayMachine):
+            tokens = machine._shard.tokens
+            for purpose in ("", "eval_", "warm_"):
+                if tokens[f"{purpose}resampled"] or tokens[f"{purpose}lost"]:
+                    raise Violation(f"{process.name}: tokens resampled or lost: {dict(tokens)}")
+
+    def durable(self, process: Process, record: Any) -> None:
+        if process.kind == "gateway":
+            self._calls.durable(process, record)
+        elif isinstance(record, CommitIntended):
+            self._training.intended(process, record)
+        self._documents.durable(process, record)
+
+    def admitted(self, process: Process, attempt: Any) -> None:
+        self._sim.counts["attempts"] += 1
+
+    def woke(self, cell: Any) -> None:
+        if cell.engine.version is not None and cell.trainer.version is not None:
+            raise Violation(f"{cell.process.name}: engine and trainer are awake together")
+
+    def engine_sleeps(self, cell: Any) -> None:
+        if cell.engine.live:
+            raise Violation(f"{cell.process.name}: the engine sleeps with {len(cell.engine.live)} live requests")
+
+    def begins(self, process: Process, execution: str) -> None:
+        self._documents.begins(execution)
+
+    def refused(self, execution: str, status: int, code: str) -> None:
+        self._sim.counts[f"refused_{code}" if status else "connections_lost"] += 1
+
+    def prepared(self, micro_batch: MicroBatch, content: Content) -> None:
+        self._sim.counts["micro_batches_prepared"] += 1
+
+    def folded(self, calls: dict[str, Any], damaged: dict[str, str]) -> None:
+        if damaged:
+            raise Violation(f"journal contradicts itself: {damaged}")
+
+    def weights(self, version: Version) -> Weights | None:
+        return self._training.versions.get(version)
+
+    def finished(self, code: int, reason: str) -> None:
+        """The controller says that the run is over."""
+        if code:
+            raise Violation(f"the run gives up: {reason}")
+        self._finished = (code, reason)
+        controller = self._sim.processes["controller"].machine
+        assert isinstance(controller, BatchMachine)
+        state = controller.state
+        if state.groups.live:
+            raise Violation(f"executions without an end: {sorted(state.groups.live)[:4]}")
+        self._training.judge(state)
+
+    def judge(self) -> None:
+        """At the end of the run."""
+        if self._sim.ended is None or self._finished is None:
+            raise Violation(f"the supervisor ended the run: {self._sim.ended}")
+        if self._sim.ended[0] != 0:
+            raise Violation(f"the run ended with {self._sim.ended}")

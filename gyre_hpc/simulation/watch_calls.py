@@ -1,0 +1,123 @@
+"""Ground truth of model calls: every token sampled once, journaled once, delivered in order and only when durable."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from gyre_hpc.machines.call.actions import EngineAttempt, Reply, Say
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record
+from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
+from gyre_hpc.simulation.kernel import Violation
+from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.tokens import draw, parse
+
+if TYPE_CHECKING:
+    from gyre_hpc.simulation.run import Simulation
+
+
+@dataclass(slots=True, eq=False)
+class CallFacts:
+    """What the disk says of a call."""
+
+    begin: CallBegin
+    ids: list[int] = field(default_factory=list)
+    newest: Version | None = None
+    end: CallEnd | None = None
+    prompt: bytes = b""
+
+
+class CallTruth:
+    def __init__(self, sim: "Simulation") -> None:
+        self._sim = sim
+        self.calls: dict[str, CallFacts] = {}
+        self.first_versions: dict[str, Version] = {}
+        """Execution -> version of its first durable token."""
+        self._said: dict[tuple[Process, str], str] = defaultdict(str)
+        self._running: dict[tuple[Process, str], str] = {}
+
+    def durable(self, process: Process, record: Record) -> None:
+        match record:
+            case CallBegin(call=call):
+                if call in self.calls:
+                    raise Violation(f"call {call} begun twice")
+                self.calls[call] = CallFacts(record)
+            case CallProgress():
+                self._progress(record)
+            case CallEnd(call=call, num_output=num_output):
+                facts = self.calls[call]
+                if num_output != len(facts.ids):
+                    raise Violation(f"{call} ended with {num_output} tokens, {len(facts.ids)} are durable")
+                facts.end = record
+                self._sim.counts["calls"] += 1
+            case Delivered(call=call):
+                if self.calls[call].end is None:
+                    raise Violation(f"{call} delivered before its end is durable")
+            case ExecutionEnd():
+                pass
+
+    def _progress(self, record: CallProgress) -> None:
+        facts = self.calls[record.call]
+        ids = unpack_ids(record.output_ids).tolist()
+        if record.start != len(facts.ids):
+            raise Violation(f"{record.call}: journaled at {record.start} after {len(facts.ids)} tokens (a position twice, or a hole)")
+        key = facts.begin.sampling.key
+        if ids != [draw(key, position) for position in range(record.start, record.start + len(ids))]:
+            raise Violation(f"{record.call}: tokens from {record.start} are not what was sampled")
+        if len(record.logprobs) != len(record.output_ids):
+            raise Violation(f"{record.call}: tokens without log-probs")
+        at = record.start
+        for span in record.spans:
+            if span.start != at or span.end <= span.start:
+                raise Violation(f"{record.call}: spans {record.spans} do not cover tokens from {record.start}")
+            if facts.newest is not None and span.version < facts.newest:
+                raise Violation(f"{record.call} goes on at older weights: {span.version} after {facts.newest}")
+            facts.newest, at = span.version, span.end
+        facts.ids += ids
+        if at != len(facts.ids):
+            raise Violation(f"{record.call}: spans {record.spans} end before the tokens do")
+        self.first_versions.setdefault(facts.begin.execution, record.spans[0].version)
+        self._sim.counts["tokens"] += len(ids)
+
+    def attempts(self, process: Process, attempt: EngineAttempt) -> None:
+        """A gateway asks an engine."""
+        key = attempt.sampling.key
+        so_far = pack_ids([draw(key, position) for position in range(attempt.position)])
+        prompt = b"".join(attempt.prompt)
+        if not prompt.endswith(so_far):
+            raise Violation(f"{attempt.call}: goes on from other tokens than were sampled")
+        facts = self.calls.get(attempt.call)
+        if facts is None:
+            return
+        context = prompt[: len(prompt) - len(so_far)]
+        if facts.prompt and facts.prompt != context:
+            raise Violation(f"{attempt.call}: its prompt changed")
+        facts.prompt = context
+        if attempt.position < len(facts.ids):
+            raise Violation(f"{attempt.call}: samples position {attempt.position} again, {len(facts.ids)} are durable")
+        if attempt.position + attempt.max_new_tokens != attempt.sampling.max_new_tokens:
+            raise Violation(f"{attempt.call}: its budget changed")
+
+    def says(self, process: Process, say: Say) -> None:
+        text = self._said[process, say.conn] = self._said[process, say.conn] + say.text
+        facts = self.calls.get(say.call)
+        if facts is None or not parse(facts.ids).content.startswith(text):
+            raise Violation(f"{say.call}: a client is told text that is not durable")
+
+    def replies(self, process: Process, reply: Reply) -> None:
+        facts = self.calls.get(reply.call)
+        if facts is None or facts.end is None or facts.end.finish != reply.finish:
+            raise Violation(f"{reply.call}: answered before its end is durable")
+        text = self._said.pop((process, reply.conn), "") + reply.answer.content
+        if text != parse(facts.ids).content:
+            raise Violation(f"{reply.call}: the answer {text!r} is not what was sampled")
+
+    def answered(self, call: str, text: str, tool_calls: tuple[str, ...]) -> None:
+        """A client has its answer."""
+        facts = self.calls[call]
+        answer = parse(facts.ids)
+        if text != answer.content:
+            raise Violation(f"{call}: the client got {text!r}, sampled was {answer.content!r}")
+        if len(tool_calls) != len(answer.tool_calls) or facts.end is None or facts.end.tool_calls != tool_calls:
+            raise Violation(f"{call}: the client got other tool calls than recorded")
+        self._sim.counts["answers"] += 1
