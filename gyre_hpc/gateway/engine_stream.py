@@ -1,5 +1,7 @@
 """SGLang's event stream -> Tokens. Takes streams that repeat everything (SGLang) and ones that carry only news (ours). Pure."""
 
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,81 +23,92 @@ class EngineStream:
         """What the engine said instead of an answer."""
         self._attempt = attempt
         self._seen = 0
-        """Output tokens of this attempt handed out."""
+        """Output tokens of this attempt taken so far."""
         self._buffer = b""
+        self._versions: dict[str, Version] = {}
+        self._run = _Run()
 
     def feed(self, data: bytes) -> list[Tokens]:
-        """New tokens in these bytes, oldest first; consecutive events are joined where nothing but tokens differs."""
+        """New tokens in these bytes, oldest first: one item per run of consecutive tokens with the same oldest KV version."""
         *events, self._buffer = (self._buffer + data).split(b"\n\n")
         news: list[Tokens] = []
         for event in events:
             if event.startswith(b"data: {"):
-                tokens = self._event(orjson.loads(event[6:]))
-                if tokens is not None:
-                    news.append(tokens)
-        return _joined(news)
+                self._event(orjson.loads(event[6:]), news)
+        self._hand_out(news)
+        return news
 
-    def _event(self, event: dict[str, Any]) -> Tokens | None:
+    def _event(self, event: dict[str, Any], news: list[Tokens]) -> None:
         if "error" in event:
-            self.error = str(event["error"].get("message", event["error"]))
-            return None
+            error = event["error"]
+            self.error = str(error.get("message", error) if isinstance(error, dict) else error)
+            return
         meta = event["meta_info"]
         self.finish = meta["finish_reason"] or self.finish
-        first = event.get("output_start", 0)
-        skip = self._seen - first
-        ids, logprobs = event["output_ids"], meta["output_token_logprobs"]
-        if skip >= len(ids):
-            return None
-        start, self._seen = self._seen if skip >= 0 else first, first + len(ids)
-        skip = max(skip, 0)
-        spans = self._spans(meta, start)
+        first, ids = event.get("output_start", 0), event["output_ids"]
+        end = first + len(ids)
+        if end <= self._seen:
+            return
+        # A hole is handed on as it is: the machine decides what it means.
+        start = max(first, self._seen)
+        oldest = meta.get("oldest_kv_version") or ""
+        if self._run.ids and (oldest != self._run.oldest or start != self._seen):
+            self._hand_out(news)
+        run = self._run
+        if not run.ids:
+            run.start, run.oldest, run.cached = start, oldest, meta.get("cached_tokens", 0)
+        run.ids += ids[start - first :]
+        run.logprobs += [entry[0] for entry in meta["output_token_logprobs"][start - first :]]
+        run.add_spans(meta.get("weight_versions") or (), meta.get("weight_version") or "", start, end)
+        self._seen = end
+
+    def _hand_out(self, news: list[Tokens]) -> None:
+        run, self._run = self._run, _Run()
+        if not run.ids:
+            return
         position = self._attempt.position
-        return Tokens(
-            start=position + start,
-            ids=pack_ids(ids[skip:]),
-            logprobs=pack_floats([entry[0] for entry in logprobs[skip:]]),
-            spans=spans,
-            oldest_kv=self._version(meta.get("oldest_kv_version"), min(span.version for span in spans)),
-            cached=meta.get("cached_tokens", 0),
-        )
+        spans = tuple(VersionSpan(self._version(text), position + start, position + end) for text, start, end in run.spans)
+        oldest = self._version(run.oldest) if run.oldest else min(span.version for span in spans)
+        news.append(Tokens(position + run.start, pack_ids(run.ids), pack_floats(run.logprobs), spans, oldest, run.cached))
 
-    def _spans(self, meta: dict[str, Any], start: int) -> tuple[VersionSpan, ...]:
-        """Over the call's output index, from `start` of this attempt to what was seen."""
-        position, default = self._attempt.position, self._version(meta.get("weight_version"), self._attempt.version)
-        spans = [
-            VersionSpan(
-                self._version(span["version"], default), position + max(span["start"], start), position + min(span["end"], self._seen)
-            )
-            for span in meta.get("weight_versions") or ()
-            if span["end"] > start and span["start"] < self._seen
-        ]
-        return tuple(spans) or (VersionSpan(default, position + start, position + self._seen),)
-
-    @staticmethod
-    def _version(text: str | None, default: Version) -> Version:
-        try:
-            return Version.parse(text) if text else default
-        except ValueError:  # an engine with version labels of its own
-            return default
+    def _version(self, text: str) -> Version:
+        """An engine with version labels of its own counts as serving what the table says."""
+        if text not in self._versions:
+            try:
+                self._versions[text] = Version.parse(text)
+            except ValueError:
+                self._versions[text] = self._attempt.version
+        return self._versions[text]
 
 
-def _joined(news: list[Tokens]) -> list[Tokens]:
-    """Fewer, larger items: one per run of equal oldest_kv."""
-    joined: list[Tokens] = []
-    for tokens in news:
-        last = joined[-1] if joined else None
-        if last is None or last.oldest_kv != tokens.oldest_kv or last.start + len(last.ids) // 4 != tokens.start:
-            joined.append(tokens)
-            continue
-        joined[-1] = Tokens(
-            start=last.start,
-            ids=last.ids + tokens.ids,
-            logprobs=last.logprobs + tokens.logprobs,
-            spans=last.spans + tokens.spans,
-            oldest_kv=last.oldest_kv,
-            cached=last.cached,
-        )
-    return joined
+@dataclass(slots=True)
+class _Run:
+    """Consecutive tokens of one attempt, not handed out yet. Indexes count this attempt's output."""
+
+    start: int = 0
+    ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    spans: list[tuple[str, int, int]] = field(default_factory=list)
+    oldest: str = ""
+    cached: int = 0
+
+    def add_spans(self, told: Iterable[dict[str, Any]], default: str, start: int, end: int) -> None:
+        """Version spans of tokens [start, end); what nothing was told about has the default version."""
+        for span in told:
+            if span["end"] > start:
+                self._add(default, start, min(span["start"], end))
+                self._add(span["version"], max(span["start"], start), min(span["end"], end))
+                start = max(start, min(span["end"], end))
+        if start < end:
+            self._add(default, start, end)
+
+    def _add(self, version: str, start: int, end: int) -> None:
+        if start >= end:
+            return
+        if self.spans and self.spans[-1][0] == version and self.spans[-1][2] == start:
+            self.spans[-1] = (version, self.spans[-1][1], end)
+        else:
+            self.spans.append((version, start, end))
 
 
 def generate_body(key: str, attempt: EngineAttempt) -> bytes:

@@ -62,9 +62,14 @@ class JournalWriter:
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting, []
+                data = b"".join(framed for framed, _ in batch)
                 outcome = None
                 try:
-                    await loop.run_in_executor(self._thread, self._write, b"".join(framed for framed, _ in batch))
+                    if self._fsync:
+                        await loop.run_in_executor(self._thread, self._write, data)
+                    else:
+                        # Into the page cache: cheaper than the way to another thread and back.
+                        self._write(data)
                 except OSError as error:
                     outcome = as_storage_error(error)
                     # What waits behind must not become durable before what just failed.

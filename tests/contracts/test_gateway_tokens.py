@@ -114,7 +114,7 @@ def test_a_retry_joins_the_call_its_first_connection_left(tmp_path: Path, stream
         engine.faults = ["late:3"]
         here.route(0)
         first = asyncio.create_task(here.ask([SYSTEM, USER], stream=stream))
-        await until(lambda: engine.num_sampled == 3, "three tokens")
+        await until(lambda: here.tokens().get("sampled") == 3, "three tokens")
         first.cancel()
         again = asyncio.create_task(here.ask([SYSTEM, USER], stream=stream))
         await until(lambda: ("call_joined", 0) in [(kind, 0) for kind, _ in here.notes], "the retry joins")

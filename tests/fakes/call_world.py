@@ -4,11 +4,8 @@ Checked after every step: tokens are journaled once and in order, attempts go on
 when it is durable. Engines are counter-based: the token at a position depends on the call's sampling key alone.
 """
 
-import hashlib
-from dataclasses import dataclass, field
 from typing import Any
 
-from gyre_hpc.chat import create_chat_format
 from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.base import (
     CancelTimer,
@@ -28,7 +25,7 @@ from gyre_hpc.machines.base import (
     Stop,
     TimerFired,
 )
-from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
+from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import (
     CLIENTS,
     Arrived,
@@ -42,54 +39,16 @@ from gyre_hpc.machines.call.actions import (
     Render,
     Reply,
     Say,
-    Tokens,
 )
 from gyre_hpc.machines.call.turns import digest, digest_turns
-from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Record, VersionSpan
-from gyre_hpc.protocol.supervision import Register
-from gyre_hpc.protocol.tensors import pack_floats, pack_ids, unpack_ids
+from gyre_hpc.protocol.journal import Record
+from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
 from gyre_hpc.protocol.to_gateway import Row, Table
-
-FORMAT = create_chat_format("drill", "drill")
-STOP = FORMAT.stop_ids[0]
-
-
-def settings(**changed: Any) -> GatewaySettings:
-    given: dict[str, Any] = {
-        "register": Register("gateway-0", 1, "http://g", 1), "clock_offset_s": 1e9, "stop_ids": FORMAT.stop_ids, "max_context": 4000,
-        "max_output_tokens": 20, "progress_tokens": 4, "abandon_s": 30.0, "call_deadline_s": 600.0,
-    }  # fmt: skip
-    return GatewaySettings(**(given | changed))
+from tests.fakes.call_checks import CallChecks
+from tests.fakes.call_parts import FORMAT, STOP, Client, draw, settings, tokens_at
 
 
-def draw(key: str, position: int, length: int = 12) -> int:
-    """Token of a call at a position: a letter, then the end of turn."""
-    seed = hashlib.sha256(f"{key}:{position}".encode()).digest()
-    end = 1 + hashlib.sha256(key.encode()).digest()[0] % length
-    return STOP if position == end else 97 + seed[0] % 26
-
-
-@dataclass(eq=False)
-class Client:
-    """One agent: asks, keeps what it gets, asks again; the same request until it has an answer."""
-
-    execution: str
-    thread: str
-    turns_left: int
-    stream: bool
-    messages: list[Message] = field(default_factory=lambda: [Message(role="user", content="go")])
-    conn: str = ""
-    got: str = ""
-    answers: list[str] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)
-
-    @property
-    def wants(self) -> bool:
-        return not self.conn and self.turns_left > 0
-
-
-class CallWorld:
+class CallWorld(CallChecks):
     """Deliver effects yourself: `actions`, `writes` and `timers` hold what is pending."""
 
     def __init__(self, **changed: Any) -> None:
@@ -285,65 +244,6 @@ class CallWorld:
                 return
         raise AssertionError("the world does not come to rest")
 
-    # --- what must hold --------------------------------------------------------------------------------------------------
-
-    @property
-    def shard(self) -> Any:
-        return self.machine._shard
-
-    def begins(self) -> dict[str, CallBegin]:
-        return {record.call: record for record in self.journal if isinstance(record, CallBegin)}
-
-    def output(self, call: str) -> list[int]:
-        """Durable tokens of a call."""
-        pieces = [record for record in self.journal if isinstance(record, CallProgress) and record.call == call]
-        return [token for piece in pieces for token in unpack_ids(piece.output_ids).tolist()]
-
-    def check_journal(self) -> None:
-        newest = self.journal[-1] if self.journal else None
-        if isinstance(newest, CallProgress):
-            ids = self.output(newest.call)
-            assert newest.start + len(newest.output_ids) // 4 == len(ids), "a position twice, or a hole"
-            key = self.begins()[newest.call].sampling.key
-            assert ids == [draw(key, position) for position in range(len(ids))]
-            assert newest.spans[0].start == newest.start and newest.spans[-1].end == len(ids)
-            assert len(newest.logprobs) == len(newest.output_ids)
-        if isinstance(newest, CallEnd):
-            assert newest.num_output == len(self.output(newest.call))
-
-    def check(self) -> None:
-        """At any time."""
-        tokens = self.shard.tokens
-        assert not tokens["resampled"] and not tokens["lost"]
-        running = [action.call for action in self.actions.values() if isinstance(action, EngineAttempt)]
-        assert len(running) == len(set(running)), "two attempts at once"
-        assert sum(self.shard.routing.loads.values()) == len(running)
-
-    def check_rest(self) -> None:
-        """When all agents have their answers."""
-        assert not self.shard.waiting and not self.shard.conns
-        assert not any(self.shard.routing.loads.values())
-        for client in self.clients:
-            recorded = [FORMAT.parse(self.output(call)).content for call in self.begins()]
-            assert all(answer in recorded for answer in client.answers)
-
-    def _check_start(self, action: Any) -> None:
-        if isinstance(action, EngineAttempt):
-            node = self.shard.trees[action.call.rpartition("/")[0]].nodes[action.call]
-            assert b"".join(action.prompt) == b"".join(node.prompt()) + bytes(node.output)
-            assert action.position == len(node.output) // 4
-            assert action.max_new_tokens == node.sampling.max_new_tokens - action.position > 0
-            assert node.newest is None or action.version >= node.newest, "continued at older weights"
-        if isinstance(action, Say):
-            self.said[action.conn] = self.said.get(action.conn, "") + action.text
-            durable = FORMAT.tokenizer.decode([token for token in self.output(action.call) if token != STOP])
-            assert durable.startswith(self.said[action.conn]), "said what was not durable"
-        if isinstance(action, Reply):
-            ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
-            assert ends and ends[-1].finish == action.finish, "answered before the end was durable"
-            text = self.said.get(action.conn, "") + action.answer.content
-            assert text == FORMAT.parse(self.output(action.call)).content, "the answer is not what was sampled"
-
     def _gone(self, key: str) -> None:
         action = self.actions.pop(key, None)
         if isinstance(action, EngineAttempt):
@@ -370,17 +270,3 @@ class CallWorld:
         if client is not None:
             client.refused.append(code)
             client.conn = ""
-
-
-def tokens_at(start: int, ids: list[int], version: Version) -> Tokens:
-    return Tokens(
-        start=start,
-        ids=pack_ids(ids),
-        logprobs=pack_floats([-1.0] * len(ids)),
-        spans=(VersionSpan(version, start, start + len(ids)),),
-        oldest_kv=version,
-    )
-
-
-def row(place: int, *, term: int = 1, step: int = 0, capacity: int = 4, purposes: tuple[str, ...] = ("train", "eval")) -> Row:
-    return Row(f"cell-{place}", f"http://cell-{place}", term, Version(0, step), purposes, capacity)

@@ -168,7 +168,7 @@ def test_a_full_disk_holds_answers_back_and_nothing_is_lost(tmp_path: Path, monk
         engine.faults = ["late:5"]
         here.route(0)
         asked = asyncio.create_task(here.ask([USER]))
-        await until(lambda: engine.num_sampled == 5, "five tokens")
+        await until(lambda: here.tokens().get("sampled") == 5, "five tokens")
         full = True
         engine.gate.set()
         await until(lambda: "storage_full" in [kind for kind, _ in here.notes], "the gateway notices")
@@ -190,7 +190,7 @@ def test_a_hung_cell_is_left_when_it_is_off_the_table(tmp_path: Path) -> None:
         one.faults = ["hang:7"]
         here.route(0)
         asked = asyncio.create_task(here.ask([USER]))
-        await until(lambda: one.num_sampled == 7, "seven tokens")
+        await until(lambda: here.tokens().get("sampled") == 7, "seven tokens")
         here.route(1)
         assert message(await asked)["content"] == bytes(LONG[:-1]).decode()
         assert two.requests[0]["sampling_params"]["custom_params"]["position"] == 7
@@ -240,7 +240,7 @@ def test_an_abandoned_call_is_cancelled_and_its_retry_goes_on_from_its_tokens(tm
         engine.faults = ["hang:6"]
         here.route(0)
         first = asyncio.create_task(here.ask([USER]))
-        await until(lambda: engine.num_sampled == 6, "six tokens")
+        await until(lambda: here.tokens().get("sampled") == 6, "six tokens")
         first.cancel()
         await until(lambda: [end.finish for end in here.ends()] == ["abandoned"], "given up")
         assert output_ids(here) == LONG[:6]
@@ -257,7 +257,7 @@ def test_an_ended_execution_takes_no_more_calls(tmp_path: Path) -> None:
         engine.faults = ["hang:2"]
         here.route(0)
         asked = asyncio.create_task(here.ask([USER]))
-        await until(lambda: engine.num_sampled == 2, "two tokens")
+        await until(lambda: here.tokens().get("sampled") == 2, "two tokens")
         here.route(0, ended=(EXECUTION,))
         assert (await asked)["error"]["code"] == "execution_ended"
         assert (await here.ask([USER]))["error"]["code"] == "execution_ended"

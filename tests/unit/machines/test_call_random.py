@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from gyre_hpc.machines.call.actions import EngineAttempt
 from gyre_hpc.protocol.journal import CallBegin, CallEnd
 from gyre_hpc.protocol.to_batch import CallEnded, FirstCall
-from tests.fakes.call_world import CallWorld, Client, row
+from tests.fakes.call_parts import Client, row
+from tests.fakes.call_world import CallWorld
 
 STEPS = 120
 

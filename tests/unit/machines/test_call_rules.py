@@ -10,7 +10,8 @@ from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivere
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.protocol.to_batch import CallEnded, FirstCall, GatewayReport
 from gyre_hpc.protocol.to_gateway import Table
-from tests.fakes.call_world import CallWorld, Client, draw, row, tokens_at
+from tests.fakes.call_parts import Client, draw, row, tokens_at
+from tests.fakes.call_world import CallWorld
 
 LOADS = {"cell-0": 2, "cell-1": 1, "cell-2": 0}
 
