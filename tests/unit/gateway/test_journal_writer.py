@@ -1,0 +1,92 @@
+"""The journal's writer: order, segments, torn ends, and failures that take everything behind them along."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gyre_hpc.errors import StorageFull
+from gyre_hpc.gateway import journal_writer
+from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal, segments
+from gyre_hpc.protocol.journal import Delivered, Record
+
+
+def record(number: int) -> Record:
+    return Delivered(f"train-0-0-0/{number}", float(number))
+
+
+async def append(writer: JournalWriter, *records: Record) -> list[Exception | None]:
+    """Outcomes, in the order they came."""
+    outcomes: list[Exception | None] = []
+    every = asyncio.Event()
+
+    def done(error: Exception | None) -> None:
+        outcomes.append(error)
+        if len(outcomes) == len(records):
+            every.set()
+
+    for one in records:
+        writer.append(one, done)
+    await every.wait()
+    return outcomes
+
+
+@pytest.mark.parametrize("fsync", [True, False])
+def test_records_are_read_back_in_order_over_segments_and_restarts(tmp_path: Path, fsync: bool) -> None:
+    async def steps() -> None:
+        for start in (0, 10):
+            writer = JournalWriter(tmp_path, "gateway-0", 1, fsync=fsync, segment_bytes=100)
+            for number in range(start, start + 10):
+                assert await append(writer, record(number)) == [None]
+            writer.close()
+
+    asyncio.run(steps())
+    assert len(segments(tmp_path, "gateway-0", 1)) > 4
+    assert read_journal(tmp_path, "gateway-0", 1) == tuple(map(record, range(20)))
+    assert read_journal(tmp_path, "gateway-0", 11) == read_journal(tmp_path, "gateway-1", 1) == ()
+
+
+def test_a_torn_record_is_skipped_and_the_next_start_writes_elsewhere(tmp_path: Path) -> None:
+    async def write(*records: Record) -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        await append(writer, *records)
+        writer.close()
+
+    asyncio.run(write(record(0), record(1)))
+    (path,) = segments(tmp_path, "gateway-0", 1)
+    path.write_bytes(path.read_bytes()[:-3])
+    asyncio.run(write(record(1), record(2)))
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(1), record(2))
+
+
+def test_a_failed_write_fails_what_waits_behind_it_and_leaves_no_half(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    failures = [False, True]
+
+    class Os:
+        def __getattr__(self, name: str) -> Any:
+            return sync if name == "fdatasync" else getattr(os, name)
+
+    def sync(fd: int) -> None:
+        if failures and failures.pop():
+            raise OSError(errno.EDQUOT, "quota")
+        os.fdatasync(fd)
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        await append(writer, record(0))
+        monkeypatch.setattr(journal_writer, "os", Os())
+        outcomes: list[Exception | None] = []
+        writer.append(record(1), outcomes.append)
+        while not outcomes:
+            # Joins the batch that is being written, or waits behind it.
+            writer.append(record(2), outcomes.append)
+            await asyncio.sleep(0)
+        assert all(isinstance(outcome, StorageFull) for outcome in outcomes)
+        assert await append(writer, record(3)) == [None]
+        writer.close()
+
+    asyncio.run(steps())
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(3))
