@@ -107,6 +107,8 @@ class TimedCore:
     def update(self, now: float, version: Version) -> None:
         """Go over to another version: tokens made so far belong to the old one. Recompute: all prefill again."""
         self.advance(now)
+        if version == self.version:
+            return
         for call in self._decoding():
             self._show(call, self._num_made(call), None)
         if not self._keep_kv:

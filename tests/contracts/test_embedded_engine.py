@@ -153,18 +153,6 @@ def test_sleep_gives_the_memory_back_and_wake_starts_with_an_empty_cache() -> No
     run("embedded", test)
 
 
-def test_an_update_to_the_version_served_disturbs_nobody() -> None:
-    async def test(rig: Rig) -> None:
-        (task,) = await rig.begin(rig.body(PROMPT, 100))
-        await rig.engine.update_weights(V0)
-        await rig.go_on()
-        _, answer = await task
-        assert answer["meta_info"]["num_retractions"] == 0
-        assert len(answer["meta_info"]["weight_versions"]) == 1
-
-    run("embedded", test)
-
-
 def test_a_version_the_store_lacks_is_refused_and_the_old_one_served_on() -> None:
     async def test(rig: Rig) -> None:
         with pytest.raises(KeyError):

@@ -295,6 +295,19 @@ def test_a_weight_update_takes_effect_at_the_recorded_token(kind: str, keep_kv: 
 
 
 @pytest.mark.parametrize("kind", COMPUTING)
+def test_an_update_to_the_version_served_disturbs_nobody(kind: str) -> None:
+    async def test(rig: Rig) -> None:
+        (task,) = await rig.begin(rig.body(PROMPT, 100))
+        await rig.engine.update_weights(V0)
+        await rig.go_on()
+        _, answer = await task
+        assert answer["meta_info"]["num_retractions"] == 0
+        assert len(answer["meta_info"]["weight_versions"]) == 1
+
+    run(kind, test)
+
+
+@pytest.mark.parametrize("kind", COMPUTING)
 @pytest.mark.parametrize("mode", ["in_place", "retract", "abort"])
 def test_a_paused_engine_goes_on_or_ends_as_the_mode_says(kind: str, mode: str) -> None:
     async def test(rig: Rig) -> None:
