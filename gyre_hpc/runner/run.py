@@ -1,16 +1,14 @@
 """Assembles the runner: machine, log, deeds, host."""
 
-import os
-
+from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.execution import Record, RunnerMachine, RunnerSettings
-from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.runner.deeds import Deeds
 from gyre_hpc.runner.harnesses import Harnesses
 from gyre_hpc.runner.scorer import Scorer
-from gyre_hpc.runner.workspaces import Workspaces, scratch_folder
+from gyre_hpc.runner.workspaces import Workspaces
 from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.host import Host, NoteSink
@@ -45,7 +43,7 @@ async def run(birth: Birth, note: NoteSink) -> str:
         suite=create_suite(config.suite, config.seed),
         harness=create_harness(config.harness.name),
         sandbox=create_sandbox(config.sandbox.kind),
-        workspaces=Workspaces(scratch_folder(config, folder.root, birth.name), keep=config.debug.keep_workspaces),
+        workspaces=Workspaces(scratch_folder(config, folder) / f"{birth.name}-{birth.attempt}", keep=config.debug.keep_workspaces),
         harnesses=harnesses,
         scorer=scorer,
     )
@@ -62,8 +60,7 @@ async def run(birth: Birth, note: NoteSink) -> str:
     end_with_parent(host.end)
     url = await host.bind(config.network.interface)
     await harnesses.start(died=host.end)
-    register = Register(birth.name, birth.incarnation, url, os.getpid())
-    host.run(RunnerMachine(settings_of(config, birth.name, birth.incarnation), register), Restarted(tuple(records)))
+    host.run(RunnerMachine(settings_of(config, birth.name, birth.incarnation), birth.register(url)), Restarted(tuple(records)))
     reason = await host.ended
     await host.close()
     await harnesses.close()

@@ -2,34 +2,11 @@
 
 import os
 import shutil
-import stat
-import tempfile
-import zlib
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 
-from gyre_hpc.config.schema import Config
-from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.suites.base import Task
-
-
-def scratch_folder(config: Config, run: Path, runner: str) -> Path:
-    """A short path for this run and runner; creates nothing."""
-    base = Path(config.paths.scratch) if config.paths.scratch else Path(tempfile.gettempdir()) / f"gyre-{os.getuid()}"
-    return base / f"{zlib.crc32(str(run.resolve()).encode()):08x}-{runner}"
-
-
-def make_private(folder: Path) -> None:
-    """Create it for this user alone. Raises UserError if somebody else owns it: the name in /tmp can be guessed."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in (folder.parent, folder):
-        found = path.lstat()
-        if path is folder.parent and not path.name.startswith("gyre-"):
-            continue
-        if found.st_uid != os.getuid() or not stat.S_ISDIR(found.st_mode):
-            raise UserError("paths.scratch", str(path), "belongs to somebody else; set paths.scratch to a folder of your own")
-        path.chmod(0o700)
 
 
 class Workspaces:
@@ -43,8 +20,8 @@ class Workspaces:
         return self._root / str(ExecutionId.parse(execution))
 
     def sweep(self) -> None:
-        """Remove what an earlier life left. Raises UserError, OSError."""
-        make_private(self._root)
+        """Remove what an earlier life left. Raises OSError."""
+        self._root.mkdir(mode=0o700, exist_ok=True)
         if not self._keep:
             for entry in self._root.iterdir():
                 remove_tree(entry)

@@ -69,5 +69,6 @@ def settings_for(config: Config, attempt: int) -> SupervisionSettings:
         attempt=attempt,
         services=("controller", *gateways, "runner-0"),
         cells=tuple(f"cell-{index}" for index in range(cluster.cells)),
+        extras=("scripted-0",) if config.warm_start.executions > 0 else (),
         start_deadline_s=cluster.start_deadline_s,
     )

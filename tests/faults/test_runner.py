@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from gyre_hpc.config.place import scratch_folder
+from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config, PathsConfig, SandboxConfig, SandboxKind
 from gyre_hpc.protocol.to_batch import ScoreState
 from gyre_hpc.protocol.to_runner import Begin
-from gyre_hpc.runner.workspaces import scratch_folder
 from gyre_hpc.sandboxes import Bubblewrap
 from gyre_hpc.suites import create_suite
 from gyre_hpc.suites.base import Task
@@ -22,6 +23,10 @@ A, B = "train-0-0-0", "train-0-0-1"
 
 def config_at(root: Path, kind: SandboxKind = SandboxKind.auto) -> Config:
     return Config(paths=PathsConfig(scratch=str(root / "s")), sandbox=SandboxConfig(kind=kind))
+
+
+def workspaces_of(config: Config, run: Path) -> Path:
+    return scratch_folder(config, RunFolder(run)) / "runner-0-1"
 
 
 def begin(execution: str, task: int, soft_s: float = 60.0, hard_s: float = 75.0) -> Begin:
@@ -64,7 +69,7 @@ def test_a_solved_task_scores_one_and_leaves_no_workspace(tmp_path: Path, kind: 
             ended = stage.ended(execution)
             assert (ended.state, ended.score, ended.passed) == (ScoreState.scored, 1.0, True), ended
         assert stage.report is not None and stage.report.harness_cpu_s > 0 and not stage.refused
-        wait_for(lambda: not list(scratch_folder(config, tmp_path, "runner-0").iterdir()), "removal of the workspaces")
+        wait_for(lambda: not list(workspaces_of(config, tmp_path).iterdir()), "removal of the workspaces")
         stage.assign(acked=(A, B))
         wait_for(lambda: stage.report is not None and not stage.report.ended, "acknowledgement")
 
@@ -171,7 +176,7 @@ def test_a_killed_runner_takes_its_harnesses_along_and_tells_the_truth_after_its
         assert stage.ended(A) == first
         interrupted = stage.ended(B)
         assert (interrupted.state, interrupted.score, interrupted.reason) == (ScoreState.infra_error, None, "the runner died")
-        assert not list(scratch_folder(config, tmp_path, "runner-0").iterdir()), "the old workspaces are swept away"
+        assert not list(workspaces_of(config, tmp_path).iterdir()), "the old workspaces are swept away"
 
 
 def test_a_killed_warden_ends_the_runner(tmp_path: Path):
@@ -194,5 +199,5 @@ def test_hostile_leavings_neither_hang_nor_fool_the_score(tmp_path: Path):
         stage.assign(begin(A, index))
         ended = stage.ended(A)
         assert (ended.state, ended.score) == (ScoreState.scored, 0.0)
-        wait_for(lambda: not list(scratch_folder(config, tmp_path, "runner-0").iterdir()), "removal of the workspace")
+        wait_for(lambda: not list(workspaces_of(config, tmp_path).iterdir()), "removal of the workspace")
     assert Path("/etc/passwd").exists()

@@ -1,0 +1,109 @@
+"""A run on this machine: starts its supervisor, shows it, ends it in order, says how it went.
+
+The supervisor holds everything else. It dies with this process: by signal, and by the pipe that only we hold open.
+"""
+
+import contextlib
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+
+from gyre_hpc.clock import unix_s
+from gyre_hpc.config.place import scratch_folder
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.launch.folder import Claim, prepare
+from gyre_hpc.machines.supervision import SUPERSEDED
+from gyre_hpc.report.html import write_report
+from gyre_hpc.report.story import read_story
+from gyre_hpc.report.summary import closing_line, write_summary
+from gyre_hpc.report.view import follow, make_view
+from gyre_hpc.shell.lifetime import child_environment
+from gyre_hpc.supervisor.attempts import end_of
+from gyre_hpc.supervisor.commands import MODULES
+
+STOPPED = 130
+"""Exit code after Ctrl-C or SIGTERM."""
+_DIED = 1
+_SUPERVISOR = "gyre_hpc.processes.supervisor"
+
+
+def main(config: Config, modules: str = MODULES) -> int:
+    """Run to the end; return the exit code. `modules` is the package of the process mains. Raises UserError."""
+    claim = prepare(config, unix_s())
+    print(f"run: {claim.folder.root}", flush=True)
+    with _supervisor(claim, modules) as supervisor, _passing_on_signals(supervisor):
+        _show(claim.folder, supervisor)
+        code = supervisor.wait()
+    if not config.debug.keep_workspaces and code != SUPERSEDED:  # a newer attempt works there
+        shutil.rmtree(scratch_folder(config, claim.folder), ignore_errors=True)
+    return _conclude(claim, code)
+
+
+def _show(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> None:
+    """The live view until the run is over. A view that fails is told and given up; the run goes on."""
+    try:
+        with make_view() as view:
+            follow(folder, lambda: supervisor.poll() is not None, view)
+    except Exception:  # noqa: BLE001  (a monitor never ends a run)
+        traceback.print_exc()
+
+
+@contextlib.contextmanager
+def _supervisor(claim: Claim, modules: str) -> Iterator[subprocess.Popen[bytes]]:
+    """The supervisor process, in a session of its own: Ctrl-C reaches it through us alone."""
+    log = claim.folder.log("supervisor-0")
+    log.parent.mkdir(exist_ok=True)
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _SUPERVISOR, "--run", str(claim.folder.root), "--attempt", str(claim.attempt), "--modules", modules],
+            stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True, env=child_environment(),
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+@contextlib.contextmanager
+def _passing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C and SIGTERM become an orderly stop of the run; we stay until it is over."""
+
+    def stop(number: int, frame: object) -> None:
+        if process.poll() is None:
+            process.terminate()
+
+    before = {sig: signal.signal(sig, stop) for sig in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
+
+
+def _conclude(claim: Claim, code: int) -> int:
+    """Summary and report of what there is; the last line says how it went."""
+    folder = claim.folder
+    if code not in (0, STOPPED):
+        print(f"run failed: {_reason(claim)}; logs: {folder.root / 'logs'}", file=sys.stderr)
+        return code if code > 0 else _DIED
+    summary = write_summary(read_story(folder.root))
+    write_report(read_story(folder.root))
+    if code == STOPPED:
+        print(f"run stopped; go on with: python launch.py resume={folder.root}")
+    else:
+        print(closing_line(summary, folder.report), flush=True)
+    return code
+
+
+def _reason(claim: Claim) -> str:
+    try:
+        return str(json.loads(end_of(claim.folder, claim.attempt).read_text())["reason"])
+    except FileNotFoundError:
+        return "the supervisor died"
