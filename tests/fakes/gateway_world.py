@@ -17,7 +17,7 @@ from gyre_hpc.gateway.journal_writer import read_journal
 from gyre_hpc.gateway.run import Gateway
 from gyre_hpc.machines.base import Received
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallEnd, Record
+from gyre_hpc.protocol.journal import CallEnd, CallProgress, Record
 from gyre_hpc.protocol.to_gateway import Row, Table
 from gyre_hpc.protocol.tokens import execution_token
 from gyre_hpc.shell.arguments import Birth
@@ -170,3 +170,13 @@ async def until(true: Any, what: str, within_s: float = 20.0) -> None:
             return
         await asyncio.sleep(0.01)
     raise AssertionError(f"waited {within_s} s in vain: {what}")
+
+
+def output_ids(here: World, call: str = f"{EXECUTION}/0") -> list[int]:
+    """All journaled output of a call; asserts that no position is there twice."""
+    ids: list[int] = []
+    for record in here.records():
+        if isinstance(record, CallProgress) and record.call == call:
+            assert record.start == len(ids)
+            ids += memoryview(record.output_ids).cast("i").tolist()
+    return ids
