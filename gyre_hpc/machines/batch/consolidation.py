@@ -3,12 +3,12 @@
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
 from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMicroBatches
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
-from gyre_hpc.machines.batch.fleet import Move
+from gyre_hpc.machines.batch.fleet import Cell, Move
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.records import CommitIntended, Counted, LineageBegun, Published
 from gyre_hpc.machines.batch.state import State, new_batch, persist
 from gyre_hpc.machines.batch.trial import Phase
-from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_cell import ApplyOrder
 
 FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
@@ -36,18 +36,37 @@ def consolidate(state: State, now: float) -> list[Effect]:
 
 def _begin(state: State, now: float) -> list[Effect]:
     core = state.fleet.core
+    effects = _void_stranded(state, now)
     holders = sorted(state.batch.ledger.holders() - {core.name})
-    moving = any(state.fleet.cells[name].move is not Move.none for name in (core.name, *holders))
-    if not state.batch.is_complete or not core.is_training or moving:
-        return []
+    members = [state.fleet.cells[name] for name in (core.name, *holders)]
+    # A holder that is leaving, or has left, has its sum on the way to the core: that is waited for.
+    if not state.batch.is_complete or not all(cell.is_training and cell.move is Move.none for cell in members):
+        return effects
     state.generation += 1
     state.commit = Commit(
         generation=state.generation,
-        members=(core.name, *holders),
+        members=tuple(cell.name for cell in members),
         nonce=nonce_of(state.secret, state.generation),
         started_at=now,
     )
-    return [Note("commit_started", {"update": state.update, "generation": state.generation, "members": list(state.commit.members)})]
+    note = Note("commit_started", {"update": state.update, "generation": state.generation, "members": list(state.commit.members)})
+    return [*effects, note]
+
+
+def _void_stranded(state: State, now: float) -> list[Effect]:
+    """A cell back in rollout whose sum the core does not show: the hand-in was lost, its micro-batches are done again."""
+    effects: list[Effect] = []
+    for name in sorted(state.batch.ledger.holders() - {state.fleet.core_name}):
+        cell = state.fleet.cells[name]
+        if cell.role is Role.rollout and cell.move is Move.none and now - cell.settled_at > state.settings.hand_in_patience_s:
+            effects += _void(state, cell, "its hand-in did not reach the core")
+    return effects
+
+
+def _void(state: State, cell: Cell, reason: str) -> list[Effect]:
+    voided = state.batch.void(cell.name)
+    cell.fence += 1
+    return [Note("voided", {"cell": cell.name, "micro_batches": voided, "reason": reason})]
 
 
 def _overdue(state: State, now: float) -> str:
@@ -66,9 +85,7 @@ def _fail(state: State, reason: str) -> list[Effect]:
     effects: list[Effect] = [Note("commit_failed", {"update": state.update, "generation": commit.generation, "reason": reason})]
     if state.commit_failures >= _TRIES_BEFORE_VOID:
         for name in commit.members[1:]:
-            voided = state.batch.void(name)
-            state.fleet.cells[name].fence += 1
-            effects.append(Note("voided", {"cell": name, "micro_batches": voided, "reason": reason}))
+            effects += void(state, state.fleet.cells[name], reason)
         if len(commit.members) == 1:
             core = state.fleet.core
             state.batch.void_core(core.name)

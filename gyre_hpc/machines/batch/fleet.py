@@ -41,6 +41,8 @@ class Cell:
         self.in_table = False
         self.lent_at = -1e18
         self.hand_in = False
+        """It left training with a sum that the core does not have yet."""
+        self.recalled_at = -1e18
         self.lost = ""
         """Why it is not there now; empty when it is."""
         self.aside = ""
@@ -83,8 +85,9 @@ class Cell:
         return self.report is not None and version in self.report.snapshots
 
     def change_role(self, role: Role) -> None:
-        """A new term begins."""
+        """A new term begins. A cell that trains again goes on with the sum it has."""
         self.role = role
+        self.hand_in = self.hand_in and role is Role.rollout
         self.term += 1
         self.move = Move.ordered
 
@@ -163,7 +166,6 @@ class Fleet:
         cell.report, cell.heard_at = report, now
         if cell.move is Move.ordered and report.term == cell.term and report.state.value == cell.role.value:
             cell.move = Move.none
-            cell.hand_in = False
         return True
 
     def _adopt(self, cell: Cell, report: CellReport, now: float) -> None:

@@ -32,6 +32,7 @@ def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]
     is_core = cell is state.fleet.core
     voided = state.batch.void_core(cell.name) if is_core else state.batch.void(cell.name)
     cell.fence += 1
+    cell.hand_in = False
     state.add("cells_lost")
     effects: list[Effect] = [Note("cell_lost", {"cell": cell.name, "reason": cell.lost, "voided": voided})]
     effects += note_activity(state, cell)
@@ -104,6 +105,7 @@ def _take_hand_ins(state: State, now: float, report: CellReport) -> list[Effect]
             state.moved_on(now)
             # What it held under this fence now lives in the core; what it accumulates later gets a number of its own.
             giver.fence += 1
+            giver.hand_in = False
             effects.append(Note("hand_in", {"cell": held.cell, "fence": held.fence, "micro_batches": len(held.ids)}))
     return effects
 

@@ -46,8 +46,7 @@ class OpenBatch:
         self.next_ordinal += len(prepared.micro_batches)
 
     def void(self, cell: str) -> int:
-        """`cell` is gone or fenced off; returns how many micro-batches are ready again."""
-        self.accepted = [entry for entry in self.accepted if entry[0] != cell]
+        """`cell` is gone or fenced off; returns how many micro-batches are ready again. What it handed in is the core's."""
         return self.ledger.void(cell)
 
     def void_core(self, core: str) -> int:

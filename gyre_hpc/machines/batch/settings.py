@@ -41,6 +41,8 @@ class BatchSettings:
     """A cell that has not reported for this long is lost."""
     start_deadline_s: float = 120.0
     commit_deadline_s: float = 30.0
+    hand_in_patience_s: float = 5.0
+    """A sum the core does not show this long after its giver went back to rollout is lost."""
     progress_deadline_s: float = 300.0
     """Without any progress for this long the run ends with the reason."""
     max_failed_starts: int = 3
