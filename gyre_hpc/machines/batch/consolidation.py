@@ -66,6 +66,7 @@ def _void_stranded(state: State, now: float) -> list[Effect]:
 def _void(state: State, cell: Cell, reason: str) -> list[Effect]:
     voided = state.batch.void(cell.name)
     cell.fence += 1
+    cell.hand_in = False
     return [Note("voided", {"cell": cell.name, "micro_batches": voided, "reason": reason})]
 
 
@@ -85,7 +86,7 @@ def _fail(state: State, reason: str) -> list[Effect]:
     effects: list[Effect] = [Note("commit_failed", {"update": state.update, "generation": commit.generation, "reason": reason})]
     if state.commit_failures >= _TRIES_BEFORE_VOID:
         for name in commit.members[1:]:
-            effects += void(state, state.fleet.cells[name], reason)
+            effects += _void(state, state.fleet.cells[name], reason)
         if len(commit.members) == 1:
             core = state.fleet.core
             state.batch.void_core(core.name)

@@ -42,7 +42,8 @@ class Cell:
         self.lent_at = -1e18
         self.hand_in = False
         """It left training with a sum that the core does not have yet."""
-        self.recalled_at = -1e18
+        self.settled_at = -1e18
+        """When its last role change was over."""
         self.lost = ""
         """Why it is not there now; empty when it is."""
         self.aside = ""
@@ -165,7 +166,7 @@ class Fleet:
             self._adopt(cell, report, now)
         cell.report, cell.heard_at = report, now
         if cell.move is Move.ordered and report.term == cell.term and report.state.value == cell.role.value:
-            cell.move = Move.none
+            cell.move, cell.settled_at = Move.none, now
         return True
 
     def _adopt(self, cell: Cell, report: CellReport, now: float) -> None:

@@ -75,7 +75,6 @@ class Lending:
             cell.change_role(Role.train)
         elif cell.move is Move.finishing and not _working(cell, batch):
             cell.hand_in = bool(batch.ledger.accumulated(cell.name)) and cell is not fleet.core
-            cell.recalled_at = now
             cell.change_role(Role.rollout)
 
     def _to_lend(self, fleet: Fleet) -> Cell | None:
