@@ -95,6 +95,9 @@ class _Run:
     def add_spans(self, told: Iterable[dict[str, Any]], default: str, start: int, end: int) -> None:
         """Version spans of tokens [start, end); what nothing was told about has the default version."""
         for span in told:
+            if span["end"] >= end and span["start"] <= start:
+                self._add(span["version"], start, end)
+                return
             if span["end"] > start:
                 self._add(default, start, min(span["start"], end))
                 self._add(span["version"], max(span["start"], start), min(span["end"], end))

@@ -37,7 +37,8 @@ from gyre_hpc.protocol.to_gateway import Table
 CONTROLLER = "controller"
 REPORT = "report"
 REPORT_S = 1.0
-REPORT_SOON_S = 0.02
+REPORT_SOON_S = 0.1
+"""News are gathered this long; a new table is acknowledged at once, because a role switch waits for it."""
 CPU = "cpu"
 
 
@@ -100,7 +101,8 @@ class GatewayMachine(Machine):
             shard.emit(Note("table", {"number": table.number, "cells": [row.cell for row in table.rows]}))
             sampling.watch_gone(shard)
             sampling.seek_all(shard)
-            shard.has_news = True
+            self._report()
+            shard.has_news = False
 
     def _finished(self, key: str, result: Any) -> None:
         shard = self._shard

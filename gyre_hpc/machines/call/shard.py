@@ -57,7 +57,10 @@ class Shard:
         self.tokens[name if purpose == "train" else f"{purpose}_{name}"] += num
 
     def tree(self, execution: str) -> RecordedTree:
-        return self.trees.setdefault(execution, RecordedTree())
+        tree = self.trees.get(execution)
+        if tree is None:
+            tree = self.trees[execution] = RecordedTree()
+        return tree
 
     def wait_for_cell(self, live: LiveCall) -> None:
         """The call needs a cell."""

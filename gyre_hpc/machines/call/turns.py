@@ -26,11 +26,8 @@ class Turn(msgspec.Struct, frozen=True):
 
 def digest(*pieces: bytes) -> bytes:
     """Short digest of a tuple of byte strings; no two different tuples run into each other."""
-    hasher = hashlib.blake2b(digest_size=SIZE)
-    for piece in pieces:
-        hasher.update(len(piece).to_bytes(8, "little"))
-        hasher.update(piece)
-    return hasher.digest()
+    framed = b"".join([part for piece in pieces for part in (len(piece).to_bytes(8, "little"), piece)])
+    return hashlib.blake2b(framed, digest_size=SIZE).digest()
 
 
 def text_digest(text: str) -> str:
