@@ -7,6 +7,7 @@ from pathlib import Path
 import gyre_hpc.chat
 import gyre_hpc.suites
 from gyre_hpc.config.place import cache_folder
+from gyre_hpc.config.schema import Config
 from gyre_hpc.control.checkpoints import Checkpoints
 from gyre_hpc.control.journal_tail import JournalTail
 from gyre_hpc.control.notes import Notes
@@ -24,6 +25,7 @@ from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
+from gyre_hpc.suites import blind_passes
 
 log = logging.getLogger(__name__)
 
@@ -66,11 +68,24 @@ async def serve(birth: Birth) -> None:
     end_with_parent(host.end)
     url = await host.bind(config.network.interface)
     settings = batch_settings(config, controller_url=url, attempt=birth.attempt, incarnation=birth.incarnation)
+    if birth.attempt == birth.incarnation == 1:
+        note_start(config, notes)
     host.run(BatchMachine(settings, Membership(birth.register(url)), birth.run_token), Restarted(tuple(records)))
     reason = await host.ended
     log.info("controller ends: %s", reason)
     await host.close()
     notes.close()
+
+
+def note_start(config: Config, notes: Notes) -> None:
+    """What the run is, and how far guessing gets on its held-out tasks."""
+    scheduler = "async" if config.scheduler.mode.name == "async_split" else config.scheduler.mode.name
+    fields = {"experiment": config.experiment, "seed": config.seed, "updates": config.algo.updates, "cells": config.cluster.cells}
+    notes.note("run_started", fields | {"scheduler": scheduler})
+    total = config.evaluation.tasks
+    passed = blind_passes(config.suite, config.seed, total) if total else None
+    if passed is not None:
+        notes.note("blind", {"passed": passed, "total": total, "pass_rate": passed / total})
 
 
 def open_logs(birth: Birth) -> tuple[list[object], MachineLog]:

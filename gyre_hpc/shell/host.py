@@ -32,6 +32,7 @@ from gyre_hpc.machines.base import (
     Stop,
     TimerFired,
 )
+from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol.envelope import Envelope
 from gyre_hpc.protocol.supervision import Directory
 from gyre_hpc.shell.inbox import Inbox, make_app
@@ -107,6 +108,9 @@ class Host:
             self.ended.set_result(reason)
 
     async def close(self) -> None:
+        """End everything of this host; the last note is what CPU the process used."""
+        own_s, children_s = cpu_seconds()
+        self._note("cpu", {"cpu_s": own_s, "children_s": children_s})
         self._machine = None
         self._timers.close()
         tasks = list(self._tasks.values())
