@@ -81,6 +81,8 @@ class Groups:
         assert group is not None
         new = str(ExecutionId.parse(old).restarted())
         group.members[group.members.index(old)] = new
+        if group.state is GroupState.complete:
+            group.state = GroupState.begun
         group.first_versions.pop(old, None)
         group.ended.pop(old, None)
         self.live.pop(old, None)

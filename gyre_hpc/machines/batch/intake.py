@@ -200,6 +200,7 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
     state.runners[report.runner] = report
     effects: list[Effect] = []
     waiting = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
+    waiting |= {record.old for record, _ in state.pending.values() if isinstance(record, ExecutionRestarted)}
     for ended in report.ended:
         if ended.execution in state.groups.live and ended.execution not in waiting:
             effects += persist(state, ExecutionEnded(ended), partial(end_execution, ended=ended))
@@ -221,13 +222,8 @@ def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
             },
         )
     ]  # fmt: skip
-    if ended.state is ScoreState.infra_error and id.restart < state.settings.max_restarts_of_execution:
-        new = str(id.restarted())
-        state.add("executions_restarted")
-        return [
-            *effects,
-            *persist(state, ExecutionRestarted(ended.execution, new), partial(restart_execution, old=ended.execution)),
-        ]
+    if deserves_another_try(state, ended):
+        return [*effects, *try_again(state, ended.execution)]
     if id.purpose == "train" and ended.score is not None:
         old = state.train_pass_rate
         state.train_pass_rate = float(ended.passed) if old is None else old + (ended.passed - old) / _PASS_WINDOW
@@ -235,6 +231,19 @@ def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     if group is not None and group.state is GroupState.complete and id.purpose == "train":
         effects.append(Note("group_complete", {"group": str(group.id), "first_step": group.first_step, "update": state.update}))
     return effects
+
+
+def deserves_another_try(state: State, ended: Ended) -> bool:
+    """It failed through no fault of the agent, and not too often."""
+    restarts = ExecutionId.parse(ended.execution).restart
+    return ended.state is ScoreState.infra_error and restarts < state.settings.max_restarts_of_execution
+
+
+def try_again(state: State, old: str) -> list[Effect]:
+    """Another try takes the place of `old` once that is durable."""
+    state.add("executions_restarted")
+    record = ExecutionRestarted(old, str(ExecutionId.parse(old).restarted()))
+    return persist(state, record, partial(restart_execution, old=old))
 
 
 def restart_execution(state: State, now: float, *, old: str) -> list[Effect]:

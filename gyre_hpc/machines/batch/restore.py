@@ -1,11 +1,10 @@
 """Records of earlier starts become state again: same attempt (executions go on) or a new one (they are restarted)."""
 
-from functools import partial
 from typing import Any
 
 from gyre_hpc.machines.base import Effect, Note
 from gyre_hpc.machines.batch.groups import GroupState
-from gyre_hpc.machines.batch.intake import restart_execution
+from gyre_hpc.machines.batch.intake import deserves_another_try, try_again
 from gyre_hpc.machines.batch.records import (
     AttemptBegun,
     CommitIntended,
@@ -19,28 +18,33 @@ from gyre_hpc.machines.batch.records import (
     Published,
 )
 from gyre_hpc.machines.batch.state import State, new_batch, persist
-from gyre_hpc.protocol.identity import ExecutionId
 
 
 def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     """Replay what was persisted; begin a new attempt if the newest record of that kind is an older one's."""
     attempt = 0
+    failed: dict[str, None] = {}
+    """Ended in a way that deserves another try; whether that was begun, a later record says."""
     for record in records:
-        if isinstance(record, AttemptBegun):
-            attempt = record.attempt
-        else:
-            _replay(state, now, record)
+        match record:
+            case AttemptBegun():
+                attempt = record.attempt
+            case ExecutionEnded(ended=ended) if deserves_another_try(state, ended):
+                failed[ended.execution] = None
+            case _:
+                _replay(state, now, record)
     state.progress_at = now
     if attempt == state.settings.attempt:
         state.looked_for_checkpoint = state.version is not None
-        return [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
-    effects = persist(state, AttemptBegun(state.settings.attempt), _nothing)
-    effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
-    for execution in sorted(state.groups.live):
-        new = str(ExecutionId.parse(execution).restarted())
-        effects += persist(state, ExecutionRestarted(execution, new), partial(restart_execution, old=execution))
-        state.add("executions_restarted")
-    state.version = None
+        effects: list[Effect] = [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
+        lost = [execution for execution in failed if execution in state.groups.live]
+    else:
+        effects = persist(state, AttemptBegun(state.settings.attempt), _nothing)
+        effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
+        lost = sorted(state.groups.live)
+        state.version = None
+    for execution in lost:
+        effects += try_again(state, execution)
     return effects
 
 
