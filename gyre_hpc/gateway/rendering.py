@@ -1,11 +1,11 @@
 """Render, Parse and MeasureCpu, in the loop's thread: a suffix costs tens of microseconds."""
 
-import resource
 from collections.abc import Callable
 from typing import Any
 
 from gyre_hpc.chat.base import Answer, ChatFormat
 from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
+from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
 
 Progress = Callable[[Any], None]
@@ -29,5 +29,4 @@ class Rendering:
 
 async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:
     """CPU seconds of this process so far, user and system."""
-    usage = resource.getrusage(resource.RUSAGE_SELF)
-    return usage.ru_utime + usage.ru_stime
+    return cpu_seconds()[0]

@@ -1,9 +1,8 @@
 """Assembles one gateway shard: journal, machine, host, surface. Used by the process main and by tests in one process."""
 
 import errno
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.clock import monotonic_s, unix_s
@@ -94,8 +93,7 @@ class Gateway:
         except OSError as error:
             if error.errno != errno.EADDRINUSE or port == 0:
                 raise
-            facts: Mapping[str, Any] = {"port": port, "reason": "taken by somebody else; running harnesses will not find this shard again"}
-            self._note("port_lost", facts)
+            self._note("port_lost", {"reason": f"port {port} was taken by somebody else; running harnesses will not find this shard again"})
             url = await self.host.bind(interface, 0)
         kept.parent.mkdir(parents=True, exist_ok=True)
         aside = kept.with_suffix(".tmp")

@@ -55,6 +55,8 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin"):
     """Minted tool-call ids this prompt answers."""
     context: str = ""
     """Hex digest of the messages and tools before the answer; recorded answers in it count by their call, not their text."""
+    changed: bool = False
+    """The harness sent the parent's answer back in other words (found by its ids); the recorded tokens are the context all the same."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress"):

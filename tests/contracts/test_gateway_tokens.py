@@ -68,6 +68,7 @@ def test_reserialised_tool_calls_are_found_by_their_minted_id(tmp_path: Path) ->
         assert [begin.branch for begin in begins] == ["root", "", ""]
         assert [begin.parent for begin in begins] == [None, f"{EXECUTION}/0", f"{EXECUTION}/1"]
         assert begins[1].tool_owner == (call["id"],)
+        assert [begin.changed for begin in begins] == [False, True, False]
 
     live(tmp_path, steps)
 

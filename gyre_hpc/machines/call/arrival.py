@@ -157,6 +157,7 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         time=shard.unix(),
         tool_owner=tuple(turn.answers for turn in request.turns[found.later :] if turn.answers),
         context=found.context,
+        changed=found.changed,
     )
 
 

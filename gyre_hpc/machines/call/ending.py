@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from gyre_hpc.chat.base import Answer
+from gyre_hpc.chat.base import Answer, Message
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import Parse
 from gyre_hpc.machines.call.delivery import final_text, refuse, reply
@@ -10,7 +10,7 @@ from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.recorded import ANSWERED
 from gyre_hpc.machines.call.shard import Shard
-from gyre_hpc.machines.call.turns import text_digest
+from gyre_hpc.machines.call.turns import digest_turns, text_digest
 from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd
 
 
@@ -122,6 +122,8 @@ def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
     node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
     node.text = text_digest(final_text(live, answer.content))
     node.tool_calls = tuple(call.id for call in answer.tool_calls)
+    said = Message(role="assistant", content=final_text(live, answer.content), tool_calls=answer.tool_calls)
+    node.turn = digest_turns([said])[0].digest
     _persist_end(shard, live, malformed=len(answer.malformed))
 
 

@@ -186,6 +186,7 @@ class GatewayMachine(Machine):
         if shard.journal.full:
             shard.emit(SetTimer(journal_queue.TIMER, journal_queue.RETRY_S))
         else:
+            shard.emit(Note("storage_full", {"reason": ""}))
             sampling.seek_all(shard)
 
     def _live(self, key: str) -> LiveCall | None:

@@ -45,6 +45,8 @@ class Node:
     finish: str = ""
     text: str = ""
     tool_calls: tuple[str, ...] = ()
+    turn: bytes = b""
+    """Digest of its answer as a message; empty after a restart."""
     delivered: bool = False
     num_children: int = 0
     hasher: Any = None
@@ -109,6 +111,8 @@ class Found:
     """Hex digest of the request's whole context."""
     drifted: bool = False
     """There was a parent, but the template does not extend its answer."""
+    changed: bool = False
+    """The parent's answer came back in other words."""
 
 
 class RecordedTree:
@@ -124,14 +128,15 @@ class RecordedTree:
 
     def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
         """O(number of messages)."""
-        state, parent, later = digest(b"tools", tools_digest), None, 0
+        state, parent, later, changed = digest(b"tools", tools_digest), None, 0, False
         for place, turn in enumerate(turns):
             node = self._answer_in(state, turn) if turn.role == "assistant" else None
             if node is None:
                 state = digest(state, turn.digest)
             else:
                 state, parent, later = node.state, node, place + 1
-        return Found(parent=parent, later=later, context=state.hex())
+                changed = bool(node.turn) and node.turn != turn.digest
+        return Found(parent=parent, later=later, context=state.hex(), changed=changed)
 
     def same_request(self, request_hash: str, taken: frozenset[str]) -> Node | None:
         """The call an identical request belongs to: the oldest one that nobody waits for (not in `taken`) and nothing builds on."""

@@ -154,6 +154,30 @@ def test_sampling_keys_depend_on_execution_and_restart_and_place_among_equal_pro
     assert other.writes[0][1].sampling.key not in keys
 
 
+def test_a_template_that_does_not_extend_the_answer_makes_a_branch_from_scratch() -> None:
+    world, client, _ = begun()
+    world.settle()
+    client.turns_left = 1
+    world.arrive(client)
+    suffixes = [key for key in started(world, Render) if world.actions[key].ended is not None]
+    world.fail(suffixes[0], "ValueError")
+    (scratch,) = started(world, Render)
+    assert (world.actions[scratch].ended, len(world.actions[scratch].messages)) == (None, 3)
+    world.settle()
+    second = list(world.begins().values())[1]
+    assert (second.parent, second.branch) == (None, "template_drift")
+
+
+def test_messages_no_template_takes_are_an_error_and_no_call() -> None:
+    world, client = CallWorld(), Client("train-0-0-0", "main", 1, False)
+    world.clients.append(client)
+    world.arrive(client)
+    world.fail(started(world, Render)[0], "KeyError")
+    [world.finish(key) for key in world.others()]
+    assert client.refused == ["invalid_messages"]
+    assert not world.shard.live and not world.shard.conns and not world.writes
+
+
 def test_facts_are_sent_again_until_acknowledged() -> None:
     world, _, _ = begun()
     world.settle()
