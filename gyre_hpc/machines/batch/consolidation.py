@@ -8,7 +8,7 @@ from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.records import CommitIntended, Counted, LineageBegun, Published
 from gyre_hpc.machines.batch.state import State, new_batch, persist
 from gyre_hpc.machines.batch.trial import Phase
-from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.to_cell import ApplyOrder
 
 FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
@@ -216,12 +216,19 @@ def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
     target = Version(lineage, checkpoint.version.step)
     consumed = set(checkpoint.consumed)
     state.groups.unconsume_from(target.step)
+    unpublished: list[tuple[GroupId, int]] = []
     for group in state.groups.of_purpose("train"):
         if group.state is GroupState.complete and consumed & set(group.members):
-            group.state, group.update = GroupState.consumed, min(state.update, target.step) - 1
+            group.state, group.update = GroupState.consumed, _update_of(state, group.id, target.step - 1)
+            unpublished.append((group.id, group.update))
     state.batch, state.commit = new_batch(target.step), None
     for cell in state.fleet.cells.values():
         cell.fence += 1
     state.loading, state.target = checkpoint, target
     note = Note("checkpoint", {"loaded": checkpoint.folder, "version": str(checkpoint.version), "as": str(target)})
-    return [note, *persist(state, LineageBegun(target), _nothing)]
+    return [note, *persist(state, LineageBegun(target, tuple(unpublished)), _nothing)]
+
+
+def _update_of(state: State, group: GroupId, newest: int) -> int:
+    """The update up to `newest` that a group was meant for."""
+    return next((update for update, intent in state.intents.items() if update <= newest and group in intent.groups), newest)

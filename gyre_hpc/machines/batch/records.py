@@ -54,6 +54,8 @@ class LineageBegun(msgspec.Struct, frozen=True, tag="lineage_begun"):
     """A checkpoint was loaded as `version`: updates >= version.step of earlier lineages never happened."""
 
     version: Version
+    consumed: tuple[tuple[GroupId, int], ...] = ()
+    """(group, update) the checkpoint consumed though no `Published` says so: the core was lost in between."""
 
 
 class Counted(msgspec.Struct, frozen=True, tag="counted"):

@@ -68,8 +68,10 @@ def _replay(state: State, now: float, record: Any) -> None:
             state.intents[update] = record
         case Published(version=version, update=update):
             _published(state, version, update)
-        case LineageBegun(version=version):
+        case LineageBegun(version=version, consumed=consumed):
             groups.unconsume_from(version.step)
+            for id, update in consumed:
+                groups.groups[id].state, groups.groups[id].update = GroupState.consumed, update
             state.batch = new_batch(version.step)
         case Counted(totals=totals):
             state.totals = dict(totals)
