@@ -10,11 +10,13 @@ from hypothesis import strategies as st
 from gyre_hpc.machines.cell import CellSettings
 from gyre_hpc.machines.cell.actions import AbortReduce, Reduce
 from gyre_hpc.protocol.identity import Role, Version
-from gyre_hpc.protocol.to_batch import CellState, CommitPhase
-from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder, Order
+from gyre_hpc.protocol.to_batch import CellState, CommitPhase, HandIn
+from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder, FitOrder, Order
 from tests.fakes.cell_driver import CellDriver, leases
 
 SOURCES = ("http://other",)
+RAW = Version(0, -1)
+HELD = (("cell-8", 1), ("cell-9", 2))
 
 
 @st.composite
@@ -24,9 +26,14 @@ def histories(draw: st.DrawFn) -> list[Order]:
     role, is_core = draw(st.sampled_from(list(Role))), draw(st.booleans())
     ordinal = 0
     orders = []
-    for seq in range(1, draw(st.integers(2, 12))):
+    warms = is_core and draw(st.booleans())
+    if warms:
+        role = Role.train
+        orders.append(Order(seq=1, term=0, role=role, version=RAW, is_core=True, update=0, fit=FitOrder("warm", ("u",), 1, Version(0, 0))))
+    for seq in range(1 + warms, draw(st.integers(2 + warms, 12 + warms))):
         change = draw(st.sampled_from(["role", "role", "leases", "fence", "update", "commit", "apply", "hand_in", "version"]))
         commit = apply = hand_in_to = None
+        accepted: tuple[tuple[str, int], ...] = ()
         if change == "role":
             role = Role.train if role is Role.rollout else Role.rollout
             term += 1
@@ -41,6 +48,7 @@ def histories(draw: st.DrawFn) -> list[Order]:
             generation += draw(st.integers(0, 1)) or int(generation == 0)
             members = ("cell-0",) if is_core and draw(st.booleans()) else ("cell-0", "cell-1") if is_core else ("cell-1", "cell-0")
             commit = CommitOrder(generation, members, draw(st.sampled_from([None, "a:1"])), "n", draw(st.booleans()))
+            accepted = draw(st.sampled_from([(), (HELD[0],), HELD])) if is_core else ()
             if change == "apply" and is_core:
                 apply = ApplyOrder(update, f"h{draw(st.integers(0, 1))}", 4, Version(0, update + 1))
         ordinal += draw(st.integers(0, 2))
@@ -48,7 +56,7 @@ def histories(draw: st.DrawFn) -> list[Order]:
         orders.append(
             Order(
                 seq=seq, term=term, role=role, version=version, sources=() if is_core and seq == 1 else SOURCES, is_core=is_core, update=update,
-                fence=fence, leases=listed, hand_in_to=hand_in_to, commit=commit, apply=apply,
+                fence=fence, leases=listed, hand_in_to=hand_in_to, accepted=accepted, commit=commit, apply=apply,
             )
         )  # fmt: skip
     return orders
@@ -59,13 +67,17 @@ def random_world(data: st.DataObject, cell: CellDriver, orders: list[Order]) -> 
     pool = list(orders)
     for _ in range(data.draw(st.integers(5, 60))):
         timers = sorted(key for key in cell.timers if key != "register")
-        choices = ["order"] * bool(pool) + ["end", "end", "fail"] * bool(cell.running) + ["timer"] * bool(timers)
+        choices = ["held"] + ["order"] * bool(pool) + ["end", "end", "fail"] * bool(cell.running) + ["timer"] * bool(timers)
         match data.draw(st.sampled_from(choices)):
             case "order":
                 order = pool[data.draw(st.integers(0, min(2, len(pool) - 1)))]
                 if data.draw(st.booleans()):
                     pool.remove(order)
                 cell.give(order)
+            case "held":
+                cell.body.held = [
+                    HandIn(name, fence, (f"x:{name}",)) for name, fence in HELD[: max(len(cell.body.held), data.draw(st.integers(0, 2)))]
+                ]
             case "end":
                 cell.end(data.draw(st.sampled_from(sorted(cell.running))))
             case "fail":
@@ -89,6 +101,7 @@ def test_every_run_of_orders_ends_where_the_last_order_says(orders: list[Order],
     random_world(data, cell, orders)
     last = orders[-1]
     cell.give(last)
+    cell.body.held = [HandIn(name, fence, (f"x:{name}",)) for name, fence in HELD]
     arrive(cell)
     report = cell.report
     assert report.order_seq == last.seq and report.term == last.term
@@ -97,6 +110,8 @@ def test_every_run_of_orders_ends_where_the_last_order_says(orders: list[Order],
     if last.role is Role.rollout:
         assert (cell.body.engine, cell.body.trainer, cell.body.admission) == (last.version, None, last.term)
         assert report.commit is None
+    elif last.fit is not None:
+        assert (report.fitted, report.version, cell.ran.count("fit")) == ("warm", last.fit.version, 1)
     else:
         made = last.apply is not None and report.applied is not None and report.applied.update == last.update
         ahead = report.applied is not None and report.applied.version == cell.body.trainer
