@@ -69,7 +69,7 @@ async def serve(birth: Birth) -> None:
     url = await host.bind(config.network.interface)
     settings = batch_settings(config, controller_url=url, attempt=birth.attempt, incarnation=birth.incarnation)
     if birth.attempt == birth.incarnation == 1:
-        note_start(config, notes)
+        note_blind(config, notes)
     host.run(BatchMachine(settings, Membership(birth.register(url)), birth.run_token), Restarted(tuple(records)))
     reason = await host.ended
     log.info("controller ends: %s", reason)
@@ -77,11 +77,8 @@ async def serve(birth: Birth) -> None:
     notes.close()
 
 
-def note_start(config: Config, notes: Notes) -> None:
-    """What the run is, and how far guessing gets on its held-out tasks."""
-    scheduler = "async" if config.scheduler.mode.name == "async_split" else config.scheduler.mode.name
-    fields = {"experiment": config.experiment, "seed": config.seed, "updates": config.algo.updates, "cells": config.cluster.cells}
-    notes.note("run_started", fields | {"scheduler": scheduler})
+def note_blind(config: Config, notes: Notes) -> None:
+    """How far guessing gets on the held-out tasks of the run."""
     total = config.evaluation.tasks
     passed = blind_passes(config.suite, config.seed, total) if total else None
     if passed is not None:
