@@ -56,7 +56,7 @@ def end_in_order() -> None:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Run torchrun in this process; exits with its code."""
+    """Run torchrun in this process; exits with its code, or 128 + signal once told to end."""
     given = list(sys.argv[1:] if argv is None else argv)
     assert given[0] == "--interface", "cell_agent is started by the supervisor"
     die_with_born_parent()
@@ -64,9 +64,13 @@ def main(argv: list[str] | None = None) -> None:
     # A rank whose agent is gone has nothing to end in order, and may hang in a collective.
     os.environ |= {PARENT_PID: str(os.getpid()), PARENT_SIGNAL: "SIGKILL"}
     from torch.distributed import run
+    from torch.distributed.elastic.multiprocessing.api import SignalException
 
     register_rendezvous(given[1])
-    run.main(given[2:])
+    try:
+        run.main(given[2:])
+    except SignalException as told:  # torchrun ended its ranks and raises what it was told
+        sys.exit(128 + told.sigval)
 
 
 if __name__ == "__main__":

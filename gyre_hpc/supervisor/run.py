@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import resource
 from typing import Any
 
 from gyre_hpc.clock import unix_s
@@ -61,6 +62,7 @@ class Supervisor:
         host.run(SupervisionMachine(self._settings), Restarted())
         log.info("supervisor ends: %s", await host.ended)
         await host.close()
+        note("cpu", {"cpu_s": _cpu_s(resource.RUSAGE_SELF), "children_s": _cpu_s(resource.RUSAGE_CHILDREN)})
         return self._exit_code
 
     def _command_for(self, process: str, incarnation: int) -> Command:
@@ -98,3 +100,8 @@ class Supervisor:
         if path.parent.is_dir():
             write_private(path, end.encode())
         self._host.end(action.reason)
+
+
+def _cpu_s(who: int) -> float:
+    used = resource.getrusage(who)
+    return used.ru_utime + used.ru_stime

@@ -79,3 +79,4 @@ def test_sigterm_ends_a_cell_in_order(tmp_path: Path):
         assert run.process.wait(timeout=60) == 130
         wait_dead(pids)
         assert (tmp_path / "ended-cell-0-1").exists(), "the rank was told to end and could do so in order"
+        assert "Traceback" not in run.folder.log("cell-0").read_text()
