@@ -5,6 +5,7 @@ file that may end in a torn record. Records that wait while the disk works are w
 """
 
 import asyncio
+import contextlib
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -87,10 +88,19 @@ class JournalWriter:
             if self._fsync:
                 os.fdatasync(self._fd)
         except OSError:
-            os.ftruncate(self._fd, self._size)
-            os.lseek(self._fd, self._size, os.SEEK_SET)
+            self._cut_off()
             raise
         self._size += len(data)
+
+    def _cut_off(self) -> None:
+        """Drop what a failed write left behind. Where even that fails, go on in a new segment: readers skip what they know."""
+        try:
+            os.ftruncate(self._fd, self._size)
+            os.lseek(self._fd, self._size, os.SEEK_SET)
+        except OSError:
+            fd, self._fd = self._fd, -1
+            with contextlib.suppress(OSError):
+                os.close(fd)
 
     def _begin_segment(self) -> None:
         if self._fd >= 0:

@@ -51,6 +51,10 @@ class Node:
     num_children: int = 0
     hasher: Any = None
     """blake2b over the packed prompt ids."""
+    num_prompt: int = 0
+    """Tokens of its prompt."""
+    ended_at: float = 0.0
+    """Unix time of its newest end, as read from the journal."""
 
     @property
     def ordinal(self) -> int:
@@ -83,11 +87,6 @@ class Node:
             pieces += [bytes(node.output), node.suffix]
             node = node.parent
         return pieces[::-1]
-
-    @property
-    def num_prompt(self) -> int:
-        """Tokens of its prompt."""
-        return sum(map(len, self.prompt())) // 4
 
     def last_id(self) -> int | None:
         """Newest output id."""
@@ -186,6 +185,7 @@ class RecordedTree:
             context=begin.context,
             sampling=begin.sampling,
             hasher=self.hash_prompt(parent, begin.suffix_ids),
+            num_prompt=len(begin.suffix_ids) // 4 + (parent.num_prompt + parent.num_output if parent is not None else 0),
         )
         if parent is not None:
             parent.num_children += 1
@@ -201,6 +201,7 @@ class RecordedTree:
         """The call ended (again, when it had been taken up once more)."""
         node = self.nodes[end.call]
         node.finish, node.text, node.tool_calls = end.finish, end.text, end.tool_calls
+        node.ended_at = end.time
         return node
 
     def _answer_in(self, state: bytes, turn: Turn) -> Node | None:

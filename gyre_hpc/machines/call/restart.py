@@ -14,8 +14,9 @@ from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivere
 def restarted(shard: Shard, records: tuple[Record, ...]) -> None:
     """Take in every record of this shard, in journal order."""
     for record in records:
-        shard.outbox.observe(record)
-        _replay(shard, record)
+        if not _is_known(shard, record):
+            shard.outbox.observe(record)
+            _replay(shard, record)
     num_open = 0
     for tree in shard.trees.values():
         for node in tree.nodes.values():
@@ -27,6 +28,25 @@ def restarted(shard: Shard, records: tuple[Record, ...]) -> None:
             resume(shard, node)
             shard.emit(SetTimer(f"abandon/{node.call}", shard.settings.abandon_s))
     shard.emit(Note("journal_replayed", {"records": len(records), "executions": len(shard.trees), "open_calls": num_open}))
+
+
+def _is_known(shard: Shard, record: Record) -> bool:
+    """A write that failed half-way was repeated in the next segment."""
+    if isinstance(record, ExecutionEnd):
+        return record.execution in shard.ended
+    tree = shard.trees.get(execution_of(record.call))
+    node = tree.nodes.get(record.call) if tree is not None else None
+    if node is None:
+        return execution_of(record.call) in shard.ended
+    match record:
+        case CallBegin():
+            return True
+        case CallProgress():
+            return record.start < node.num_output
+        case CallEnd():
+            return node.ended_at == record.time
+        case _:
+            return node.delivered
 
 
 def _replay(shard: Shard, record: Record) -> None:

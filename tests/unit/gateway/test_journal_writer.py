@@ -90,3 +90,24 @@ def test_a_failed_write_fails_what_waits_behind_it_and_leaves_no_half(tmp_path: 
 
     asyncio.run(steps())
     assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(3))
+
+
+def test_where_nothing_can_be_cut_off_the_next_segment_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Os:
+        def __getattr__(self, name: str) -> Any:
+            return stale if name in ("ftruncate", "fdatasync") else getattr(os, name)
+
+    def stale(fd: int, size: int = 0) -> None:
+        raise OSError(errno.ESTALE, "stale file handle")
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        await append(writer, record(0))
+        with monkeypatch.context() as broken:
+            broken.setattr(journal_writer, "os", Os())
+            assert [type(outcome) for outcome in await append(writer, record(1))] == [StorageFull]
+        assert await append(writer, record(1), record(2)) == [None, None]
+        writer.close()
+
+    asyncio.run(steps())
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(1), record(1), record(2))

@@ -273,3 +273,18 @@ def test_a_restart_at_any_record_leads_to_the_same_tokens(cut: int) -> None:
     again.crash(0)
     again.settle()
     assert {call: again.output(call) for call in again.begins()} == whole
+
+
+def test_records_written_twice_count_once() -> None:
+    world = CallWorld()
+    world.clients.append(Client("train-0-0-0", "main", 2, False))
+    world.set_table(row(0))
+    world.settle()
+    once, twice = CallWorld(), CallWorld()
+    once._begin(tuple(world.journal))
+    twice._begin(tuple(record for record in world.journal for _ in range(2)))
+    assert twice.shard.outbox.facts == once.shard.outbox.facts
+    assert twice.shard.tokens == once.shard.tokens
+    assert [bytes(node.output) for node in twice.shard.trees["train-0-0-0"].nodes.values()] == [
+        bytes(node.output) for node in once.shard.trees["train-0-0-0"].nodes.values()
+    ]
