@@ -44,7 +44,7 @@ class Preparing:
 
     async def forget(self, key: str, action: actions.ForgetMicroBatches, progress: Callable[[Any], None]) -> None:
         """Free what earlier updates consumed; the warm start's too, once training has begun."""
-        self._bytes = {id: data for id, data in self._bytes.items() if id.partition(":")[0] == str(action.update)}
+        self._bytes = {id: data for id, data in self._bytes.items() if not is_over(id, action.update)}
         await self._in_thread(self._forget, action)
 
     def _forget(self, action: actions.ForgetMicroBatches) -> None:
@@ -117,3 +117,9 @@ class Preparing:
         if data is None:
             return web.Response(status=404, text="no such micro-batch: it was consolidated or never prepared")
         return web.Response(body=data, content_type="application/msgpack")
+
+
+def is_over(id: str, update: int) -> bool:
+    """A micro-batch of an update before `update`, or of the warm start."""
+    number = id.partition(":")[0]
+    return number == "warm" or int(number) < update

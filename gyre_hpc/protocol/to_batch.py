@@ -114,6 +114,8 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     fence: int = 0
     accumulated: tuple[MicroBatchFacts, ...] = ()
     """Those in this cell's sum for (update, fence)."""
+    spoiled: str = ""
+    """Why the sum of (update, fence) counts no more, but for a hand-in; only a new fence begins another."""
     held: tuple[HandIn, ...] = ()
     handed_in: bool = False
     """The hand-in asked for by the current order was stored by the core."""

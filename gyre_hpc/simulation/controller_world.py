@@ -97,7 +97,7 @@ class ControllerWorld:
 
     def _forget(self, running: Running, action: actions.ForgetMicroBatches) -> None:
         def work() -> None:
-            self.contents = {id: held for id, held in self.contents.items() if id.partition(":")[0] == str(action.update)}
+            self.contents = {id: held for id, held in self.contents.items() if not is_over(id, action.update)}
             for execution in action.executions:
                 self._fold.forget(execution)
 
@@ -136,3 +136,9 @@ class ControllerWorld:
                 if not name.startswith("eval-"):
                     self._fold.add(record)
             self._offsets[key] = len(records)
+
+
+def is_over(id: str, update: int) -> bool:
+    """As control/preparing.py: a micro-batch of an earlier update, or of the warm start."""
+    number = id.partition(":")[0]
+    return number == "warm" or int(number) < update

@@ -17,6 +17,7 @@ from gyre_hpc.simulation.kernel import Kernel, Violation
 from gyre_hpc.simulation.network import Network
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.scenario import Scenario
+from gyre_hpc.simulation.waits import waits
 from gyre_hpc.simulation.watch import Watch
 
 LIMIT_S = 900.0
@@ -31,6 +32,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     violation: str = ""
     """Empty: everything held."""
     stack: str = ""
+    waits: tuple[str, ...] = ()
+    """Of a failing one: who waited for what."""
     events: int = 0
     seconds: float = 0.0
     """Simulated."""
@@ -62,6 +65,7 @@ class Simulation:
 
     def run(self) -> Outcome:
         violation, stack = "", ""
+        waiting: tuple[str, ...] = ()
         try:
             self._begin_attempt()
             self.kernel.run(lambda: self.ended is not None, LIMIT_S, LIMIT_EVENTS)
@@ -70,9 +74,10 @@ class Simulation:
             # The one place where a bug of any machine becomes a finding with its seed.
             violation = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
             stack = traceback.format_exc()
+            waiting = tuple(waits(self))
         return Outcome(
             scenario=self.scenario, violation=violation, stack=stack, events=self.kernel.num_events, seconds=self.kernel.now,
-            faults=dict(self.faults.struck), counts=dict(self.counts), fingerprint=self.kernel.fingerprint,
+            faults=dict(self.faults.struck), counts=dict(self.counts), fingerprint=self.kernel.fingerprint, waits=waiting,
         )  # fmt: skip
 
     def _begin_attempt(self) -> None:

@@ -3,10 +3,10 @@
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
 from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMicroBatches
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
-from gyre_hpc.machines.batch.fleet import Cell, Move
+from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.records import CommitIntended, Counted, LineageBegun, Published
-from gyre_hpc.machines.batch.state import State, new_batch, persist
+from gyre_hpc.machines.batch.state import State, new_batch, persist, void
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.to_cell import ApplyOrder
@@ -59,15 +59,8 @@ def _void_stranded(state: State, now: float) -> list[Effect]:
     for name in sorted(state.batch.ledger.holders() - {state.fleet.core_name}):
         cell = state.fleet.cells[name]
         if cell.role is Role.rollout and cell.move is Move.none and now - cell.settled_at > state.settings.hand_in_patience_s:
-            effects += _void(state, cell, "its hand-in did not reach the core")
+            effects += void(state, cell, "its hand-in did not reach the core")
     return effects
-
-
-def _void(state: State, cell: Cell, reason: str) -> list[Effect]:
-    voided = state.batch.void(cell.name)
-    cell.fence += 1
-    cell.hand_in = False
-    return [Note("voided", {"cell": cell.name, "micro_batches": voided, "reason": reason})]
 
 
 def _overdue(state: State, now: float) -> str:
@@ -86,11 +79,9 @@ def _fail(state: State, reason: str) -> list[Effect]:
     effects: list[Effect] = [Note("commit_failed", {"update": state.update, "generation": commit.generation, "reason": reason})]
     if state.commit_failures >= _TRIES_BEFORE_VOID:
         for name in commit.members[1:]:
-            effects += _void(state, state.fleet.cells[name], reason)
+            effects += void(state, state.fleet.cells[name], reason)
         if len(commit.members) == 1:
-            core = state.fleet.core
-            state.batch.void_core(core.name)
-            core.fence += 1
+            effects += void(state, state.fleet.core, reason)
         state.commit_failures = 0
     return effects
 

@@ -6,7 +6,7 @@ from gyre_hpc.machines.base import Effect, Note, Send
 from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.records import ExecutionEnded, ExecutionRestarted, FirstCalled
-from gyre_hpc.machines.batch.state import State, persist
+from gyre_hpc.machines.batch.state import State, persist, void
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.protocol.supervision import Directory, RestartCell, SetAside
 from gyre_hpc.protocol.to_batch import CallEnded, CellReport, CellState, Ended, FirstCall, GatewayReport, RunnerReport, ScoreState
@@ -66,7 +66,7 @@ def take_cell_report(state: State, now: float, report: CellReport) -> list[Effec
     cell = state.fleet.cells[report.cell]
     effects = state.lending.observe(cell) + note_activity(state, cell)
     if report.update == state.update and report.fence == cell.fence:
-        effects += _take_accumulated(state, now, cell, report)
+        effects += void(state, cell, report.spoiled) if report.spoiled else _take_accumulated(state, now, cell, report)
     if cell is state.fleet.core:
         effects += _take_hand_ins(state, now, report)
     return effects

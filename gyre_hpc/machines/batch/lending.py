@@ -53,7 +53,8 @@ class Lending:
             cell = self._to_lend(fleet)
             if cell is None:
                 return []
-            cell.move, cell.left_table, cell.lent_at = Move.leaving, table, now
+            # A cell that is in no table needs no acknowledgement: the next table may never differ.
+            cell.move, cell.left_table, cell.lent_at = Move.leaving, table if cell.in_table else 0, now
             self.last_lend = now
             if batch.ledger.is_open():
                 batch.joined.add(cell.name)

@@ -4,11 +4,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gyre_hpc.machines.base import Effect, Persist
+from gyre_hpc.machines.base import Effect, Note, Persist
 from gyre_hpc.machines.batch.actions import Checkpoint
 from gyre_hpc.machines.batch.commit import Commit
 from gyre_hpc.machines.batch.documents import Document
-from gyre_hpc.machines.batch.fleet import Fleet
+from gyre_hpc.machines.batch.fleet import Cell, Fleet
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.open_batch import OpenBatch
@@ -107,6 +107,15 @@ def persist(state: State, record: Any, then: Then) -> list[Effect]:
     key = f"record:{state.next_key}"
     state.pending[key] = (record, then)
     return [Persist(key, record)]
+
+
+def void(state: State, cell: Cell, reason: str) -> list[Effect]:
+    """All that `cell` holds is done again, by anybody; it begins at zero under its new fence."""
+    is_core = cell is state.fleet.core
+    num = state.batch.void_core(cell.name) if is_core else state.batch.void(cell.name)
+    cell.fence += 1
+    cell.hand_in = False
+    return [Note("voided", {"cell": cell.name, "micro_batches": num, "reason": reason})]
 
 
 def new_batch(update: int) -> OpenBatch:

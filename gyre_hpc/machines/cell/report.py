@@ -48,6 +48,7 @@ def report_of(state: State, *, waiting: str, error: str) -> CellReport:
         update=total.update,
         fence=total.fence,
         accumulated=tuple(total.facts),
+        spoiled="" if total.handed_in else total.closed,
         held=figures.held,
         handed_in=order is not None and order.hand_in_to is not None and total.handed_in and total.stands_for(order),
         train_tokens_per_s=total.tokens_per_s,
