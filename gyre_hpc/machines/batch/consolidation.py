@@ -177,10 +177,19 @@ def _nothing(state: State, now: float) -> list[Effect]:
 
 def look_for_checkpoint(state: State) -> list[Effect]:
     """At the start of an attempt, and after the core was lost: what is the newest whole checkpoint?"""
+    if _core_lacks_version(state):
+        state.looked_for_checkpoint = False
     if state.looked_for_checkpoint or FIND_CHECKPOINT in state.running_actions:
         return []
     state.running_actions.add(FIND_CHECKPOINT)
     return [Start(FIND_CHECKPOINT, FindCheckpoint())]
+
+
+def _core_lacks_version(state: State) -> bool:
+    """It was lost and started again, perhaps while there was no controller to see it."""
+    core = state.fleet.core
+    known = state.version is not None and state.target is None and core.report is not None and not core.lost
+    return known and state.version is not None and not core.has(state.version)
 
 
 def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[Effect]:
@@ -195,15 +204,18 @@ def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[
         return load(state, checkpoint)
     if state.version is None:
         return []
+    effects: list[Effect] = []
     if state.version.step > 0:
-        return [Note("alarm", {"what": "the core is lost and there is no checkpoint", "version": str(state.version)})]
-    # Nothing was trained yet: the first weights follow from the configuration.
-    return load(state, Checkpoint(folder="", version=state.version, update=-1))
+        effects.append(
+            Note("alarm", {"what": "the core is lost and there is no checkpoint: all is trained again", "version": str(state.version)})
+        )
+    # The first weights follow from the configuration.
+    return effects + load(state, Checkpoint(folder="", version=Version(state.version.lineage, 0), update=-1))
 
 
 def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
     """Go back to a checkpoint: consumed is what it says, the rest of later updates is trained again."""
-    lineage = max(checkpoint.version.lineage, state.version.lineage if state.version else 0) + 1
+    lineage = state.lineage = max(checkpoint.version.lineage, state.version.lineage if state.version else 0, state.lineage) + 1
     target = Version(lineage, checkpoint.version.step)
     consumed = set(checkpoint.consumed)
     state.groups.unconsume_from(target.step)

@@ -24,7 +24,8 @@ def order_of(
     is_core = cell is fleet.core
     role = cell.role
     leases = () if commit is not None or cell.move is Move.leaving else _leases(cell, settings, batch)
-    sources = _sources(cell, fleet, version)
+    # The core needs the optimizer's state too, which no snapshot has: it makes, loads or has a version.
+    sources = () if is_core else _sources(cell, fleet, version)
     if version is not None and not sources and not cell.has(version) and not is_core:
         version = cell.report.version if cell.report is not None else None
     return Order(

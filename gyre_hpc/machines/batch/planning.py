@@ -102,19 +102,15 @@ def prepare(state: State, now: float) -> list[Effect]:
     group = state.groups.groups[id]
     state.running_actions.add(PREPARE)
     newest_end = max((state.recently_ended.get(member, -1e18) for member in group.members), default=-1e18)
-    return [
-        Start(
-            PREPARE,
-            PrepareGroup(
-                group=id,
-                ended=tuple(group.ended[member] for member in group.members),
-                update=state.update,
-                version=state.version,
-                first_ordinal=state.batch.next_ordinal,
-                final=now - newest_end > _PATIENCE_S,
-            ),
-        )
-    ]
+    state.preparing = PrepareGroup(
+        group=id,
+        ended=tuple(group.ended[member] for member in group.members),
+        update=state.update,
+        version=state.version,
+        first_ordinal=state.batch.next_ordinal,
+        final=now - newest_end > _PATIENCE_S,
+    )
+    return [Start(PREPARE, state.preparing)]
 
 
 def prepared(state: State, now: float, told: Finished | Failed) -> list[Effect]:
@@ -126,8 +122,12 @@ def prepared(state: State, now: float, told: Finished | Failed) -> list[Effect]:
             return []
         return [Note("alarm", {"what": "group could not be prepared", "group": str(id), "kind": told.kind, "reason": told.reason})]
     result: PreparedGroup = told.result
-    if id is None or any(not entry.id.startswith(f"{state.update}:") for entry in result.micro_batches):
+    asked = state.preparing
+    assert asked is not None
+    if (asked.group, asked.update, asked.version, asked.first_ordinal) != (id, state.update, state.version, state.batch.next_ordinal):
+        # Asked for by a batch that is no more.
         return []
+    assert id is not None
     alarms: list[Effect] = []
     state.batch.add_prepared(id, result)
     state.moved_on(now)

@@ -35,14 +35,13 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
                 _replay(state, now, record)
     state.progress_at = now
     if attempt == state.settings.attempt:
-        state.looked_for_checkpoint = state.version is not None
         effects: list[Effect] = [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
         lost = [execution for execution in failed if execution in state.groups.live]
     else:
         effects = persist(state, AttemptBegun(state.settings.attempt), _nothing)
         effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
         lost = sorted(state.groups.live)
-        state.version = None
+        state.version, state.looked_for_checkpoint = None, False
     for execution in lost:
         effects += try_again(state, execution)
     return effects
@@ -69,6 +68,7 @@ def _replay(state: State, now: float, record: Any) -> None:
         case Published(version=version, update=update):
             _published(state, version, update)
         case LineageBegun(version=version, consumed=consumed):
+            state.lineage, state.looked_for_checkpoint = version.lineage, False
             groups.unconsume_from(version.step)
             for id, update in consumed:
                 groups.groups[id].state, groups.groups[id].update = GroupState.consumed, update
@@ -82,7 +82,8 @@ def _replay(state: State, now: float, record: Any) -> None:
 
 
 def _published(state: State, version: Any, update: int) -> None:
-    state.version = version
+    state.version, state.looked_for_checkpoint = version, True
+    state.lineage = max(state.lineage, version.lineage)
     state.batch = new_batch(version.step)
     intent = state.intents.get(update)
     if update >= 0 and intent is not None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.machines.base import Effect, Note, Persist
-from gyre_hpc.machines.batch.actions import Checkpoint
+from gyre_hpc.machines.batch.actions import Checkpoint, PrepareGroup
 from gyre_hpc.machines.batch.commit import Commit
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.fleet import Cell, Fleet
@@ -39,6 +39,8 @@ class State:
     """Checkpoint the core is to load as `target`."""
     target: Version | None = None
     """What the core is being brought to (init, load, fit); becomes `version` when it has it."""
+    lineage: int = 0
+    """Newest one begun."""
     looked_for_checkpoint: bool = False
     fit_urls: tuple[str, ...] = ()
     commit: Commit | None = None
@@ -69,6 +71,8 @@ class State:
     storage_full: str = ""
     next_key: int = 0
     running_actions: set[str] = field(default_factory=set)
+    preparing: PrepareGroup | None = None
+    """What the running preparation was asked for."""
     decision: Decision | None = None
     progress_at: float = 0.0
     """When anything last moved on."""
