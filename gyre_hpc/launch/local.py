@@ -5,7 +5,6 @@ The supervisor holds everything else. It dies with this process: by signal, and 
 
 import contextlib
 import json
-import shutil
 import signal
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.view import follow, make_view
+from gyre_hpc.runner.workspaces import remove_tree
 from gyre_hpc.shell.lifetime import child_environment
 from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.supervisor.commands import MODULES
@@ -35,13 +35,19 @@ _SUPERVISOR = "gyre_hpc.processes.supervisor"
 def main(config: Config, modules: str = MODULES) -> int:
     """Run to the end; return the exit code. `modules` is the package of the process mains. Raises UserError."""
     claim = prepare(config, unix_s())
+    return _conclude(claim, stay_with(claim, config, modules))
+
+
+def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
+    """Start the supervisor of a claimed attempt, show the run, return its exit code."""
     print(f"run: {claim.folder.root}", flush=True)
     with _supervisor(claim, modules) as supervisor, _passing_on_signals(supervisor):
         _show(claim.folder, supervisor)
         code = supervisor.wait()
     if not config.debug.keep_workspaces and code != SUPERSEDED:  # a newer attempt works there
-        shutil.rmtree(scratch_folder(config, claim.folder), ignore_errors=True)
-    return _conclude(claim, code)
+        with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
+            remove_tree(scratch_folder(config, claim.folder))
+    return code
 
 
 def _show(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> None:
@@ -91,8 +97,7 @@ def _conclude(claim: Claim, code: int) -> int:
     """Summary and report of what there is; the last line says how it went."""
     folder = claim.folder
     if code not in (0, STOPPED):
-        print(f"run failed: {_reason(claim)}; logs: {folder.root / 'logs'}", file=sys.stderr)
-        return code if code > 0 else _DIED
+        return say_failed(claim, code)
     summary = write_summary(read_story(folder.root))
     write_report(read_story(folder.root))
     if code == STOPPED:
@@ -100,6 +105,12 @@ def _conclude(claim: Claim, code: int) -> int:
     else:
         print(closing_line(summary, folder.report), flush=True)
     return code
+
+
+def say_failed(claim: Claim, code: int) -> int:
+    """Why a run failed and where to look; return the exit code to give."""
+    print(f"run failed: {_reason(claim)}; logs: {claim.folder.root / 'logs'}", file=sys.stderr)
+    return code if code > 0 else _DIED
 
 
 def _reason(claim: Claim) -> str:

@@ -2,11 +2,13 @@
 
 import os
 import shutil
-from collections.abc import Callable
+import subprocess
 from pathlib import Path, PurePosixPath
 
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.suites.base import Task
+
+_REMOVAL_DEADLINE_S = 60.0
 
 
 class Workspaces:
@@ -60,18 +62,14 @@ def write_inside(workspace: Path, name: str, text: str) -> None:
 
 
 def remove_tree(path: Path) -> None:
-    """Delete a tree an agent may have made hard to delete: folders without rights are opened first. Follows no links."""
-
-    def open_up(function: Callable[[str], object], name: str, failure: object) -> None:
-        os.chmod(os.path.dirname(name), 0o700)
-        if not os.path.islink(name):
-            os.chmod(name, 0o700)
-        if function in (os.open, os.scandir, os.lstat):
-            shutil.rmtree(name)
-        else:
-            function(name)
-
+    """Delete a tree an agent may have made hard to delete (no rights, thousands of levels). Follows no links. Raises OSError."""
     if path.is_symlink() or not path.is_dir():
         path.unlink()
-    else:
-        shutil.rmtree(path, onerror=open_up)
+        return
+    try:
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        for command in (["chmod", "-R", "u+rwx"], ["rm", "-rf"]):
+            subprocess.run([*command, "--", str(path)], check=False, capture_output=True, timeout=_REMOVAL_DEADLINE_S)
+        if path.exists():
+            raise OSError(f"{path} could not be removed") from None

@@ -1,0 +1,71 @@
+"""`gyre eval RUN`: held-out tasks on one checkpoint of a run, in a run folder of its own below RUN/evaluations.
+
+It is a run with nothing to train: the checkpoint is its newest, its last update is already made, so all that is left is
+the evaluation after the last update, with the real gateway, harness and cells and nothing else live.
+"""
+
+import dataclasses
+import shutil
+from pathlib import Path
+
+from gyre_hpc.clock import unix_s
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.config.stored import load_config
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.folder import Claim, prepare
+from gyre_hpc.launch.local import say_failed, stay_with
+from gyre_hpc.observability.events import read_events
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.supervisor.commands import MODULES
+from gyre_hpc.train.checkpoint_folder import newest_whole
+
+
+def main(run: str, checkpoint: str = "", tasks: int = 0, modules: str = MODULES) -> int:
+    """Evaluate `checkpoint` (`<lineage>.<step>`, empty: the newest whole one); return the exit code. Raises UserError."""
+    source = RunFolder(Path(run).expanduser().resolve())
+    if not source.config.exists():
+        raise UserError("RUN", run, "name a run folder, one that holds config.yaml")
+    weights = _checkpoint(source, checkpoint)
+    config = evaluation_of(load_config(source.config), weights, _free(source.root / "evaluations", weights.name), tasks)
+    claim = prepare(config, unix_s())
+    shutil.copytree(weights, claim.folder.checkpoints / weights.name)
+    code = stay_with(claim, config, modules)
+    if code != 0:
+        return say_failed(claim, code)
+    _say(claim, weights.name)
+    return 0
+
+
+def evaluation_of(config: Config, weights: Path, root: Path, tasks: int) -> Config:
+    """The configuration of a run that only evaluates `weights` (checkpoints/<lineage>.<step>) in `root`."""
+    return dataclasses.replace(
+        config,
+        resume="",
+        paths=dataclasses.replace(config.paths, run=str(root)),
+        algo=dataclasses.replace(config.algo, updates=Version.parse(weights.name).step),
+        evaluation=dataclasses.replace(config.evaluation, before=False, after=True, tasks=tasks or config.evaluation.tasks),
+        warm_start=dataclasses.replace(config.warm_start, executions=0),
+    )
+
+
+def _checkpoint(source: RunFolder, name: str) -> Path:
+    found = source.checkpoints / name if name else newest_whole(source.checkpoints)
+    if found is None or not (found / "DONE").exists():
+        whole = sorted(path.parent.name for path in source.checkpoints.glob("*/DONE"))
+        raise UserError("--checkpoint", name, f"no such whole checkpoint; there is: {', '.join(whole) or 'none'}")
+    return found
+
+
+def _free(above: Path, name: str) -> Path:
+    """evaluations/<version>, evaluations/<version>-1, …"""
+    ordinal = 0
+    while (root := above / (f"{name}-{ordinal}" if ordinal else name)).exists():
+        ordinal += 1
+    return root
+
+
+def _say(claim: Claim, version: str) -> None:
+    last = [event for event in read_events(claim.folder.events_folder) if event.kind == "evaluation"][-1].fields
+    rate = f"{100 * float(last['pass_rate']):.1f} %"
+    print(f"eval: pass rate {rate} on {last['total']} held-out tasks, version {version}, run: {claim.folder.root}", flush=True)
