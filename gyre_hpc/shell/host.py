@@ -196,5 +196,5 @@ class Host:
             self.tell(ending)
 
 
-def _persisted(key: str, error: OSError | None) -> Input:
+def _persisted(key: str, error: Exception | None) -> Input:
     return Persisted(key) if error is None else Failed(key, type(error).__name__, str(error))

@@ -16,7 +16,7 @@ OPEN = web.AppKey("open", set)
 def authorized(request: web.Request, token: str) -> bool:
     """Constant-time check of the bearer token."""
     given = request.headers.get("Authorization", "")
-    return hmac.compare_digest(given.encode(), f"Bearer {token}".encode())
+    return hmac.compare_digest(given.encode(errors="surrogateescape"), f"Bearer {token}".encode())
 
 
 def make_app(run_token: str, max_body_bytes: int = 64 << 20) -> web.Application:

@@ -48,10 +48,10 @@ class MachineLog:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(path, "ab")  # noqa: SIM115  (lives as long as the process)
         self._file.truncate(whole)
-        self._waiting: list[tuple[bytes, Callable[[OSError | None], None]]] = []
+        self._waiting: list[tuple[bytes, Callable[[Exception | None], None]]] = []
         self._task: asyncio.Task[None] | None = None
 
-    def append(self, record: Any, done: Callable[[OSError | None], None]) -> None:
+    def append(self, record: Any, done: Callable[[Exception | None], None]) -> None:
         """Write `record`; `done(None)` once durable, `done(error)` if it could not be written."""
         payload = msgspec.msgpack.encode(record)
         self._waiting.append((_HEAD.pack(len(payload), zlib.crc32(payload)) + payload, done))
@@ -62,11 +62,13 @@ class MachineLog:
         loop = asyncio.get_running_loop()
         while self._waiting:
             batch, self._waiting = self._waiting, []
+            outcome: Exception | None = None
             try:
                 await loop.run_in_executor(None, self._write, b"".join(frame for frame, _ in batch))
-                outcome = None
-            except OSError as error:
+            except (OSError, StorageFull) as error:
                 outcome = error
+                # What waits behind a failure fails with it: records are durable in the order they were given, or not at all.
+                batch, self._waiting = batch + self._waiting, []
             for _, done in batch:
                 done(outcome)
         self._task = None

@@ -146,7 +146,8 @@ def take_gateway_report(state: State, now: float, report: GatewayReport) -> list
     known = state.gateways.get(report.shard)
     if known is not None and (report.incarnation, report.seq) <= (known.incarnation, known.seq):
         return []
-    if known is None or known.incarnation != report.incarnation:
+    if known is None:
+        # Numbers go on over restarts of a shard: a later incarnation repeats facts, it does not renumber them.
         state.gateway_seen[report.shard] = state.gateway_acked[report.shard] = -1
     state.gateways[report.shard], state.gateway_heard[report.shard] = report, now
     effects: list[Effect] = []

@@ -89,7 +89,6 @@ class BatchMachine(Machine):
                 return self._membership.beat()
             case Persisted(key=key):
                 _, then = state.pending.pop(key)
-                state.unsaved.discard(key)
                 state.storage_full = "" if not state.unsaved else state.storage_full
                 return then(state, now)
             case Failed(key=key, reason=reason) if key in state.pending:
@@ -145,8 +144,8 @@ class BatchMachine(Machine):
                 effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
                 effects += intake.ask_restart(state, cell, now)
-        for key in sorted(state.unsaved):
-            effects.append(Persist(key, state.pending[key][0]))
+        effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]
+        state.unsaved.clear()
         if now - state.progress_at > settings.progress_deadline_s:
             effects += phases.finish(state, now, 1, f"no progress for {settings.progress_deadline_s:g} s in phase {state.phase.value}")
         return effects

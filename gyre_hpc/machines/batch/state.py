@@ -110,6 +110,10 @@ def persist(state: State, record: Any, then: Then) -> list[Effect]:
     state.next_key += 1
     key = f"record:{state.next_key}"
     state.pending[key] = (record, then)
+    if state.unsaved:
+        # Behind a record that could not be written: tried again with it, so that their order holds.
+        state.unsaved.add(key)
+        return []
     return [Persist(key, record)]
 
 

@@ -1,0 +1,74 @@
+"""The durable log of a machine: torn tails are cut off, damage is refused, a full disk fails in order and is cured."""
+
+import asyncio
+import errno
+import os
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gyre_hpc.errors import StorageFull
+from gyre_hpc.shell.log import MachineLog, read_log
+
+
+class Fact(msgspec.Struct, frozen=True, tag=True):
+    number: int
+
+
+def write(path: Path, *numbers: int) -> list[Exception | None]:
+    """Append facts through a fresh writer; what each of them was told."""
+    outcomes: list[Exception | None] = []
+
+    async def run() -> None:
+        log = MachineLog(path, read_log(path, Fact)[1])
+        done = asyncio.Event()
+        for number in numbers:
+            log.append(Fact(number), lambda error: (outcomes.append(error), done.set() if len(outcomes) == len(numbers) else None))
+        await done.wait()
+        log.close()
+
+    asyncio.run(run())
+    return outcomes
+
+
+def test_what_was_persisted_is_read_back_in_order(tmp_path: Path) -> None:
+    path = tmp_path / "m.log"
+    assert write(path, 1, 2) == [None, None]
+    write(path, 3)
+    assert [fact.number for fact in read_log(path, Fact)[0]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("cut", [1, 5, 9])
+def test_a_torn_tail_is_cut_off_when_the_log_is_opened_again(tmp_path: Path, cut: int) -> None:
+    path = tmp_path / "m.log"
+    write(path, 1, 2)
+    path.write_bytes(path.read_bytes()[:-cut])
+    write(path, 3)
+    assert [fact.number for fact in read_log(path, Fact)[0]] == [1, 3]
+
+
+def test_damage_before_the_tail_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "m.log"
+    write(path, 1, 2)
+    data = bytearray(path.read_bytes())
+    data[10] ^= 0xFF
+    path.write_bytes(data)
+    with pytest.raises(ValueError, match="damaged"):
+        read_log(path, Fact)
+
+
+def test_a_full_disk_fails_everything_that_waits_and_leaves_the_log_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "m.log"
+    write(path, 1)
+    sync = os.fdatasync
+
+    def full(fd: int) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    monkeypatch.setattr(os, "fdatasync", full)
+    outcomes = write(path, 2, 3)
+    assert all(isinstance(outcome, StorageFull) for outcome in outcomes)
+    monkeypatch.setattr(os, "fdatasync", sync)
+    assert write(path, 4) == [None]
+    assert [fact.number for fact in read_log(path, Fact)[0]] == [1, 4]
