@@ -10,12 +10,20 @@ request is sent again, byte for byte. Exit code 0: the agent finished; 3: it ran
 One process is started per task, so start-up counts: `http.client`, `json`, `subprocess` cost 80 ms of CPU, what is used here 5 ms.
 """
 
+from __future__ import annotations
+
 import os
 import select
 import sys
 import time
 
 from chat_client import ApiError, ChatClient  # beside this file
+
+TYPE_CHECKING = False  # as typing has it; importing typing costs 5 ms
+if TYPE_CHECKING:
+    from typing import Any
+
+    Message = dict[str, Any]
 
 SYSTEM = "You solve small tasks with a shell."
 SUMMARISE = "Summarise what you know."
@@ -42,7 +50,7 @@ class OutOfCalls(Exception):
 class Agent:
     """One conversation: system prompt, instruction, and what follows."""
 
-    def __init__(self, client, name, instruction, max_calls, context_tokens):
+    def __init__(self, client: ChatClient, name: str, instruction: str, max_calls: int, context_tokens: int) -> None:
         self.client = client
         self.name = name
         self.instruction = instruction
@@ -51,38 +59,38 @@ class Agent:
         self.size = 0
         self.messages = self._opening("")
 
-    def work(self):
+    def work(self) -> str:
         """Call the model and run its commands until it answers without one. Return that answer."""
         while True:
             if self.size > self.context_tokens and len(self.messages) > 2:
                 self._compact()
-            answer = self._call(self.messages, TOOLS)
+            answer = self._call(self.messages)
             self.messages.append(answer)
             if not answer.get("tool_calls"):
-                return answer.get("content") or ""
+                return str(answer.get("content") or "")
             for call in answer["tool_calls"]:
                 result = self._run_tool(call)
                 self.size += len(result) // 2
                 self.messages.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
-    def _compact(self):
-        summary = self._call([*self.messages, {"role": "user", "content": SUMMARISE}], TOOLS)
+    def _compact(self) -> None:
+        summary = self._call([*self.messages, {"role": "user", "content": SUMMARISE}])
         self.messages = self._opening(summary.get("content") or "")
         self.size = 0
 
-    def _opening(self, notes):
+    def _opening(self, notes: str) -> list[Message]:
         text = f"{self.instruction}\nNotes: {notes}" if notes else self.instruction
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": text}]
 
-    def _call(self, messages, tools):
+    def _call(self, messages: list[Message]) -> Message:
         if self.calls_left <= 0:
             raise OutOfCalls(self.name)
         self.calls_left -= 1
-        answer, total_tokens = self.client.complete(messages, tools, self.name)
+        answer, total_tokens = self.client.complete(messages, TOOLS, self.name)
         self.size = total_tokens
         return answer
 
-    def _run_tool(self, call):
+    def _run_tool(self, call: Message) -> str:
         function = call["function"]
         if function["name"] != "shell":
             return f"no tool {function['name']}"
@@ -91,7 +99,7 @@ class Agent:
         return run_command(command) if isinstance(command, str) else "no command"
 
 
-def run_command(command):
+def run_command(command: str) -> str:
     """What `sh -c command` prints, cut to OUTPUT_CHARS; everything it started is ended with it."""
     if "\0" in command:
         return "bad command"
@@ -111,7 +119,7 @@ def run_command(command):
     return output.decode("utf-8", "replace")[:OUTPUT_CHARS]
 
 
-def _end(pid, deadline):
+def _end(pid: int, deadline: float) -> None:
     """Let the shell finish what it does after closing its output, then end it and all it left behind."""
     while not os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) and time.monotonic() < deadline:
         time.sleep(0.002)
@@ -122,7 +130,7 @@ def _end(pid, deadline):
     os.waitpid(pid, 0)
 
 
-def _read_until(reading, deadline):
+def _read_until(reading: int, deadline: float) -> bytes:
     """Bytes printed until everyone closed the pipe or the deadline passed; only the first are kept, the rest is drained."""
     kept = b""
     poll = select.poll()
@@ -137,7 +145,7 @@ def _read_until(reading, deadline):
     return kept + b"\ntimeout"
 
 
-def parse_options(argv):
+def parse_options(argv: list[str]) -> tuple[dict[str, int], bool, str]:
     """Options by name, and the instruction."""
     options = {"max-calls": 6, "context-tokens": 450, "max-output-tokens": 64}
     stream = False
@@ -157,7 +165,7 @@ def parse_options(argv):
     return options, stream, argv[place]
 
 
-def main(argv):
+def main(argv: list[str]) -> int:
     """Run the agent; return the exit code."""
     options, stream, instruction = parse_options(argv)
     client = ChatClient(os.environ["OPENAI_BASE_URL"], os.environ["OPENAI_API_KEY"], options["max-output-tokens"], stream)
@@ -175,7 +183,7 @@ def main(argv):
     return 0
 
 
-def delegate(client, number, part, limits):
+def delegate(client: ChatClient, number: int, part: str, limits: tuple[int, int]) -> str:
     """The report of a sub-agent; running out of calls ends the sub-agent, not the task."""
     try:
         return Agent(client, f"sub-{number}", part, *limits).work()[:REPORT_CHARS]
