@@ -20,6 +20,7 @@ class ChildState(enum.Enum):
 
     waiting -> starting -> live -> stopping -> waiting (service) | lost (cell) | over (set aside, run finished)
                starting | live ------------> waiting | lost | over (extra with code 0)
+    lost ---------> starting | waiting (ordered again after it failed again and again)
     """
 
     waiting = "waiting"

@@ -102,7 +102,12 @@ class SupervisionMachine(Machine):
         if child.is_running:
             child.restart_wanted = True
             return self._stop(child, f"restart ordered: {order.reason}")
-        return self._spawn(child)
+        if child.state is ChildState.waiting:
+            return []
+        if len(child.failures) < 2:
+            return self._spawn(child)
+        child.state = ChildState.waiting
+        return [self._pause(child, len(child.failures))]
 
     def _set_aside(self, order: SetAside) -> list[Effect]:
         child = self._children.get(order.cell)
@@ -218,6 +223,7 @@ class SupervisionMachine(Machine):
     def _after_end(self, now: float, child: Child, code: int) -> list[Effect]:
         if child.policy is Policy.cell:
             child.state = ChildState.lost
+            child.count_failure(now, self._settings.crash_window_s)
             return self._spawn(child) if child.restart_wanted else []
         if child.policy is Policy.extra and code == 0:
             child.state = ChildState.over
@@ -228,8 +234,11 @@ class SupervisionMachine(Machine):
         if failures > settings.crash_limit:
             often = f"{child.name} failed {failures} times within {settings.crash_window_s:g} s"
             return self._finish_run(FinishRun(1, f"{often}, last: {child.lost}; see logs/{child.name}.log"))
-        pause = min(settings.backoff_cap_s, settings.backoff_s * 2 ** (failures - 1))
-        return [SetTimer(child.key("backoff"), pause)]
+        return [self._pause(child, failures)]
+
+    def _pause(self, child: Child, failures: int) -> Effect:
+        """Longer after each failure, so that what dies at its start does not take the machine with it."""
+        return SetTimer(child.key("backoff"), min(self._settings.backoff_cap_s, self._settings.backoff_s * 2 ** (failures - 1)))
 
     # the end
 

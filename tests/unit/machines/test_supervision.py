@@ -147,6 +147,21 @@ def test_a_living_cell_is_stopped_before_its_next_incarnation_starts():
     assert actions(bench.exits("cell-0", code=-9), SpawnProcess) == [SpawnProcess("cell-0", 2)]
 
 
+def test_a_cell_that_dies_at_each_start_is_started_more_and_more_slowly():
+    bench = live_bench()
+    pauses = []
+    for incarnation in range(1, 6):
+        bench.exits("cell-1", incarnation)
+        effects = bench.from_controller(RestartCell("cell-1", incarnation, "lost"))
+        assert not bench.from_controller(RestartCell("cell-1", incarnation, "lost"))
+        if not actions(effects, SpawnProcess):
+            pauses += timers(effects).values()
+            assert actions(bench.tell(TimerFired(f"backoff/cell-1/{incarnation}")), SpawnProcess) == [
+                SpawnProcess("cell-1", incarnation + 1)
+            ]
+    assert pauses == [0.4, 0.8, 1.6, 3.2]
+
+
 def test_a_cell_set_aside_stays_stopped():
     bench = live_bench()
     bench.from_controller(SetAside("cell-0", "three failed starts"))
