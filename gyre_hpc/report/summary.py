@@ -13,6 +13,7 @@ import msgspec
 
 from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.idle import idle_by_reason, intervals
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.cpu import cpu_by_kind
 from gyre_hpc.report.story import Story
 
@@ -71,7 +72,7 @@ def summarize(story: Story) -> Summary:
         pass_rate_before=before,
         pass_rate_after=after,
         blind_pass_rate=next((float(event.fields["pass_rate"]) for event in reversed(story.of("blind"))), None),
-        updates=max((int(event.fields["update"]) + 1 for event in applied), default=0),
+        updates=_steps(story.of("applied", "version_published")),
         wall_s=_wall(story),
         cpu_s=cpu_by_kind(story),
         role_switches={
@@ -132,6 +133,11 @@ def newest_checkpoint(checkpoints: Path, root: Path) -> str | None:
         if lineage.isdigit() and step.isdigit():
             whole.append((int(lineage), int(step), marker.parent))
     return str(max(whole)[2].relative_to(root)) if whole else None
+
+
+def _steps(versions: list[Event]) -> int:
+    """Of the newest version. An update whose `applied` died with the controller shows in the version that was loaded after it."""
+    return max(0, Version.parse(str(versions[-1].fields["version"])).step) if versions else 0
 
 
 def _evaluations(story: Story) -> tuple[float | None, float | None]:
