@@ -113,6 +113,8 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         silence_s=6.0,
         start_deadline_s=12.0,
         commit_deadline_s=12.0,
+        switch_deadline_s=20.0,
+        lease_deadline_s=20.0,
         progress_deadline_s=240.0,
         train_tokens_per_s=400.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,

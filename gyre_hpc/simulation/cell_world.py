@@ -264,4 +264,3 @@ class CellWorld:
         if content is None:
             raise ActionFailed("TransferFailed", f"404: no micro-batch {id}")
         return content
-

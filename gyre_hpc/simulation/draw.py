@@ -103,7 +103,7 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
         part = dice.choice(list(_BREAKABLE))
         on = dice.choice(_BREAKABLE[part])
         share = 1.0 if kind is FaultKind.broken and on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
-        for_s = dice.choice([1.0, 4.0, 9.0]) if kind is FaultKind.stall else 0.0
+        for_s = dice.choice([1.0, 4.0, 9.0, 60.0]) if kind is FaultKind.stall else 0.0
         return Fault(kind=kind, target=_name(part, scenario, dice), on=on, nth=dice.choice([1, 1, 2, 3]), share=share, for_s=for_s)
     if kind is FaultKind.preempt:
         return Fault(kind=kind, at=at)

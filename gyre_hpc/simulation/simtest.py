@@ -47,7 +47,11 @@ def describe(outcome: Outcome) -> str:
         f"  {outcome.events} events, {outcome.seconds:.1f} simulated seconds, {struck} faults struck, fingerprint {outcome.fingerprint:08x}",
     ]
     if outcome.violation:
-        lines += [*(f"    {line}" for line in outcome.waits), f"  FAILED: {outcome.violation}", f"  again: gyre simtest --seeds 1 --first {outcome.scenario.seed} --verbose"]
+        lines += [
+            *(f"    {line}" for line in outcome.waits),
+            f"  FAILED: {outcome.violation}",
+            f"  again: gyre simtest --seeds 1 --first {outcome.scenario.seed} --verbose",
+        ]
     return "\n".join(lines)
 
 

@@ -44,7 +44,9 @@ def _of(process: Process, now: float) -> list[str]:
 def _controller(machine: BatchMachine, now: float, tail: str) -> list[str]:
     state = machine.state
     head = f"{state.phase.value}, update {state.update}, version {state.version}, target {state.target}, live {sorted(state.groups.live)}{tail}"
-    batch = f"batch {[str(id) for id in state.batch.groups]} full {state.batch.full} ({state.batch.reason}), accepted {state.batch.accepted}"
+    batch = (
+        f"batch {[str(id) for id in state.batch.groups]} full {state.batch.full} ({state.batch.reason}), accepted {state.batch.accepted}"
+    )
     entries = ", ".join(f"{entry.id} {entry.state.value} {entry.cell}" for entry in state.batch.ledger.entries())
     decision = f"decision {state.decision.want if state.decision else None} {state.decision.reason if state.decision else ''}"
     cells = [

@@ -13,10 +13,10 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
-from gyre_hpc.simulation.weights import Content, Weights
 from gyre_hpc.simulation.watch_calls import CallTruth
 from gyre_hpc.simulation.watch_documents import DocumentTruth
 from gyre_hpc.simulation.watch_training import TrainingTruth
+from gyre_hpc.simulation.weights import Content, Weights
 
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation

@@ -41,4 +41,3 @@ Sum = list[Gradient]
 
 def ids_of(total: Sum) -> list[str]:
     return [gradient.content.id for gradient in total]
-

@@ -5,14 +5,18 @@ from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMi
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
 from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.groups import GroupState
+from gyre_hpc.machines.batch.intake import lose_cell
+from gyre_hpc.machines.batch.phases import finish
 from gyre_hpc.machines.batch.records import CommitIntended, Counted, LineageBegun, Published
 from gyre_hpc.machines.batch.state import State, new_batch, persist, void
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import GroupId, Role, Version
+from gyre_hpc.protocol.to_batch import CommitPhase
 from gyre_hpc.protocol.to_cell import ApplyOrder
 
 FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
 _TRIES_BEFORE_VOID = 2
+_MOST_APPLY_FAILURES = 3
 
 
 def consolidate(state: State, now: float) -> list[Effect]:
@@ -23,11 +27,11 @@ def consolidate(state: State, now: float) -> list[Effect]:
         # A restarted controller asks: the core may have applied what was intended before the restart.
         return _publish_if_applied(state, now) or _begin(state, now)
     commit = state.commit
-    failure = "" if commit.intent else commit.failure(state.fleet) or _overdue(state, now)
+    if commit.intent:
+        return _apply_failed(state, now) or _publish_if_applied(state, now)
+    failure = commit.failure(state.fleet) or _overdue(state, now)
     if failure:
         return _fail(state, failure)
-    if commit.intent:
-        return _publish_if_applied(state, now)
     outcome = commit.advance(state.fleet, state.batch)
     if outcome == "mismatch":
         return _fail(state, "manifests are not the batch exactly once")
@@ -61,6 +65,20 @@ def _void_stranded(state: State, now: float) -> list[Effect]:
         if cell.role is Role.rollout and cell.move is Move.none and now - cell.settled_at > state.settings.hand_in_patience_s:
             effects += void(state, cell, "its hand-in did not reach the core")
     return effects
+
+
+def _apply_failed(state: State, now: float) -> list[Effect]:
+    """Nobody knows how much of an optimizer step that failed was made: the core begins again from its checkpoint."""
+    commit, core = state.commit, state.fleet.core
+    assert commit is not None
+    report = commit.reports(state.fleet).get(core.name)
+    if report is None or report.phase is not CommitPhase.failed:
+        return []
+    state.apply_failures += 1
+    if state.apply_failures >= _MOST_APPLY_FAILURES:
+        return finish(state, now, 1, f"{state.apply_failures} optimizer steps failed in a row, last: {report.reason}")
+    state.commit = None
+    return lose_cell(state, now, core, f"optimizer step failed: {report.reason}")
 
 
 def _overdue(state: State, now: float) -> str:
@@ -148,7 +166,7 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
     for id in intent.groups:
         group = state.groups.groups[id]
         group.state, group.update = GroupState.consumed, intent.update
-    state.version, state.commit, state.commit_failures = version, None, 0
+    state.version, state.commit, state.commit_failures, state.apply_failures = version, None, 0, 0
     state.batch = new_batch(intent.update + 1)
     state.moved_on(now)
     state.add("satellites_joined_mid_batch", joined)

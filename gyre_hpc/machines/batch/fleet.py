@@ -42,6 +42,9 @@ class Cell:
         self.lent_at = -1e18
         self.hand_in = False
         """It left training with a sum that the core does not have yet."""
+        self.moving_since: float | None = None
+        self.working_since: float | None = None
+        """When it last accumulated, or was given its first lease; None while it holds none."""
         self.settled_at = -1e18
         """When its last role change was over."""
         self.lost = ""

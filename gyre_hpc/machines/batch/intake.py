@@ -77,6 +77,7 @@ def _take_accumulated(state: State, now: float, cell: Cell, report: CellReport) 
     effects: list[Effect] = []
     for entry in state.batch.ledger.accumulate(cell.name, facts):
         state.moved_on(now)
+        cell.working_since = now
         fact = facts[entry.id]
         state.add("micro_batches")
         state.add("micro_batches_by_satellites", cell is not state.fleet.core)

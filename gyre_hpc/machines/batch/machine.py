@@ -28,7 +28,7 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.batch import consolidation, intake, phases, planning
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
@@ -142,6 +142,8 @@ class BatchMachine(Machine):
             starting = cell.report is None or cell.report.state is CellState.starting
             if cell.incarnation and starting and not cell.lost and not cell.aside and now - cell.started_at > settings.start_deadline_s:
                 effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
+            elif reason := watchdog.hangs(state, cell, now):
+                effects += intake.lose_cell(state, now, cell, reason)
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
                 effects += intake.ask_restart(state, cell, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]

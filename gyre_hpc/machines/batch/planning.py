@@ -172,6 +172,9 @@ def lease(state: State, now: float) -> list[Effect]:
     for cell in sorted(cells, key=lambda cell: (-(cell.report.train_tokens_per_s if cell.report else 0.0), cell.name)):
         if cell.report is None or cell.report.version != state.version:
             continue
+        if (cell.report.update, cell.report.fence) != (state.update, cell.fence):
+            # Its sum is of something else; it says so once it has begun at zero.
+            continue
         for entry in state.batch.ledger.lease(cell.name, state.settings.prefetch):
             effects.append(
                 Note("micro_batch_leased", {"id": entry.id, "cell": cell.name, "update": state.update, "tokens": entry.num_tokens})

@@ -40,6 +40,10 @@ class BatchSettings:
     silence_s: float = 10.0
     """A cell that has not reported for this long is lost."""
     start_deadline_s: float = 120.0
+    switch_deadline_s: float = 150.0
+    """A role change that takes longer than this hangs: the cell is started again."""
+    lease_deadline_s: float = 150.0
+    """A cell that holds leases and has accumulated none of them for this long hangs."""
     commit_deadline_s: float = 30.0
     hand_in_patience_s: float = 5.0
     """A sum the core does not show this long after its giver went back to rollout is lost."""

@@ -46,6 +46,8 @@ class State:
     commit: Commit | None = None
     generation: int = 0
     commit_failures: int = 0
+    apply_failures: int = 0
+    """In a row, without an update between them."""
     intents: dict[int, CommitIntended] = field(default_factory=dict)
     """Newest intent per update: what an applied update consumed."""
     gateways: dict[str, GatewayReport] = field(default_factory=dict)
