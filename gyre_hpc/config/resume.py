@@ -29,7 +29,6 @@ CHANGEABLE = (
     "evaluation.after",
     "gateway.*",
     "journal.*",
-    "launch.*",
     "network.*",
     "paths.cache",
     "paths.scratch",

@@ -71,12 +71,6 @@ class ClusterConfig:
 
 
 @dataclass(kw_only=True)
-class LaunchConfig:
-    here: bool = False
-    snapshot: bool = False
-
-
-@dataclass(kw_only=True)
 class NetworkConfig:
     interface: str = "127.0.0.1"
     """Address to bind to."""
@@ -178,8 +172,6 @@ class HarnessConfig:
     context_tokens: int = 450
     """The harness compacts its history beyond this."""
     max_output_tokens: int = 64
-    fork_server: bool = True
-    """Fork executions from a warm parent process (one process and one sandbox each all the same)."""
 
 
 @dataclass(kw_only=True)
@@ -188,7 +180,6 @@ class SandboxConfig:
     memory_mb: int = 256
     max_processes: int = 64
     disk_mb: int = 64
-    command_timeout_s: float = 10.0
 
 
 @dataclass(kw_only=True)
@@ -265,7 +256,6 @@ class DebugConfig:
     record_inputs: bool = False
     keep_workspaces: bool = False
     """Leave workspaces in paths.scratch after scoring."""
-    deterministic: bool = False
 
 
 @dataclass(kw_only=True)
@@ -278,7 +268,6 @@ class Config:
     """Run folder to resume; other keys then only override keys marked changeable."""
     paths: PathsConfig = field(default_factory=PathsConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
-    launch: LaunchConfig = field(default_factory=LaunchConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)

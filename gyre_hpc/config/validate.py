@@ -22,7 +22,7 @@ POSITIVE = (
     "model.max_context", "model.rope_theta", "model.rms_norm_eps", "model.init_std",
     "algo.updates", "algo.groups_per_batch", "algo.clip_high", "algo.j_max", "algo.temperature",
     "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens",
-    "sandbox.memory_mb", "sandbox.max_processes", "sandbox.disk_mb", "sandbox.command_timeout_s",
+    "sandbox.memory_mb", "sandbox.max_processes", "sandbox.disk_mb",
     "suite.soft_deadline_s", "suite.cpus", "suite.memory_mb", "transport.deadline_s", "transport.chunk_bytes",
     "warm_start.lr", "warm_start.batch_tokens",
     "gateway.progress_tokens", "gateway.progress_s", "gateway.table_lease_s", "gateway.abandon_s", "gateway.keepalive_s",

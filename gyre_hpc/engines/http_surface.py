@@ -17,6 +17,7 @@ from aiohttp import web
 from gyre_hpc.engines.backend import Backend, PauseMode
 from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.request import BadRequest, parse_generate
+from gyre_hpc.ports import listen
 
 _WRITE_BUFFER = 256 << 20
 """A client that stops reading must not hold up a switch: answers go to memory, up to this many bytes."""
@@ -79,7 +80,7 @@ class HttpSurface:
         self.add_to(app)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, self._host, self._port)
+        site = web.SockSite(self._runner, listen(self._host, self._port))
         await site.start()
         address = self._runner.addresses[0]
         return f"http://{address[0]}:{address[1]}"

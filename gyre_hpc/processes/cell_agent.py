@@ -1,6 +1,6 @@
 """The agent of one cell: torchrun with its rendezvous bound to the job's interface, on the supervisor's leash.
 
-`python -m gyre_hpc.processes.cell_agent --interface ADDRESS TORCHRUN-ARGUMENTS`. Started by the supervisor, which never
+`python -m gyre_hpc.processes.cell_agent --interface ADDRESS --port-range LOW-HIGH TORCHRUN-ARGUMENTS`. Started by the supervisor, which never
 loads torch itself. The stock c10d rendezvous listens on every interface of the machine and knows no token; ours hands
 the store a socket that is already bound. The ranks are children of this process: they die with it, and it dies when the
 supervisor's pipe closes.
@@ -12,6 +12,7 @@ import socket
 import sys
 from datetime import timedelta
 
+from gyre_hpc.ports import listen, restrict
 from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, die_with_born_parent, on_closed_pipe
 
 RENDEZVOUS = "gyre_c10d"
@@ -20,7 +21,7 @@ _STORE_DEADLINE = timedelta(seconds=60)
 
 def bound_socket(interface: str) -> socket.socket:
     """A listening socket on a free port of `interface`."""
-    listener = socket.create_server((interface, 0), backlog=128)
+    listener = listen(interface)
     listener.set_inheritable(False)
     return listener
 
@@ -58,7 +59,8 @@ def end_in_order() -> None:
 def main(argv: list[str] | None = None) -> None:
     """Run torchrun in this process; exits with its code, or 128 + signal once told to end."""
     given = list(sys.argv[1:] if argv is None else argv)
-    assert given[0] == "--interface", "cell_agent is started by the supervisor"
+    assert (given[0], given[2]) == ("--interface", "--port-range"), "cell_agent is started by the supervisor"
+    restrict(given[3])
     die_with_born_parent()
     on_closed_pipe(end_in_order)
     # A rank whose agent is gone has nothing to end in order, and may hang in a collective.
@@ -68,7 +70,7 @@ def main(argv: list[str] | None = None) -> None:
 
     register_rendezvous(given[1])
     try:
-        run.main(given[2:])
+        run.main(given[4:])
     except SignalException as told:  # torchrun ended its ranks and raises what it was told
         sys.exit(128 + told.sigval)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
+from gyre_hpc.ports import restrict
 from gyre_hpc.protocol.supervision import Register
 
 
@@ -49,12 +50,14 @@ def read_birth(argv: list[str] | None = None) -> Birth:
     parser.add_argument("--supervisor", required=True)
     given = parser.parse_args(argv)
     folder = RunFolder(given.run)
+    config = load_config(folder.config)
+    restrict(config.network.port_range)
     return Birth(
         name=given.name,
         attempt=given.attempt,
         incarnation=given.incarnation,
         supervisor_url=given.supervisor,
         folder=folder,
-        config=load_config(folder.config),
+        config=config,
         run_token=folder.token.read_text().strip(),
     )

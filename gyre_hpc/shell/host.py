@@ -33,6 +33,7 @@ from gyre_hpc.machines.base import (
     TimerFired,
 )
 from gyre_hpc.observability.cpu import cpu_seconds
+from gyre_hpc.ports import listen
 from gyre_hpc.protocol.envelope import Envelope
 from gyre_hpc.protocol.supervision import Directory
 from gyre_hpc.shell.inbox import Inbox, make_app
@@ -83,7 +84,7 @@ class Host:
         """Listen; return the base URL."""
         self._runner = web.AppRunner(self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, host, port)
+        site = web.SockSite(self._runner, listen(host, port))
         await site.start()
         return f"http://{host}:{self._runner.addresses[0][1]}"
 

@@ -46,7 +46,7 @@ class Commands:
         run_name = self.run.rstrip("/").rpartition("/")[2]
         # Without the -- argparse would take the tail for torchrun's own options.
         argv = [
-            sys.executable, "-m", f"{MODULES}.cell_agent", "--interface", interface,
+            sys.executable, "-m", f"{MODULES}.cell_agent", "--interface", interface, "--port-range", self.config.network.port_range,
             "--nnodes", "1", "--nproc-per-node", str(self.config.cluster.ranks_per_cell),
             "--rdzv-backend", "gyre_c10d", "--rdzv-endpoint", f"{interface}:0", "--local-addr", interface,
             "--rdzv-id", f"{run_name}-{self.attempt}-{cell}-{incarnation}",

@@ -20,6 +20,7 @@ from gyre_hpc.machines.supervision import (
     SupervisionMachine,
     TerminateProcess,
 )
+from gyre_hpc.ports import restrict
 from gyre_hpc.protocol.supervision import FinishRun
 from gyre_hpc.shell.host import Host, NoteSink
 from gyre_hpc.shell.lifetime import end_with_parent
@@ -40,6 +41,7 @@ class Supervisor:
     def __init__(self, folder: RunFolder, attempt: int, modules: str = MODULES) -> None:
         self._folder, self._attempt, self._modules = folder, attempt, modules
         self._config = load_config(folder.config)
+        restrict(self._config.network.port_range)
         self._settings = settings_for(self._config, attempt)
         self._exit_code = SUPERSEDED
         self._host: Host | None = None

@@ -12,7 +12,6 @@ Invariants:
   - a call ends within its deadline, with TransferFailed and the reason, when a peer is dead, absent or silent.
 """
 
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,6 +24,7 @@ import torch.distributed
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed, UserError
+from gyre_hpc.ports import listen
 from gyre_hpc.transport.base import Groups
 from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.proof import is_right, proof
@@ -166,7 +166,7 @@ class _Member:
 
 def _open_store(host: str) -> Any:
     """A TCPStore on a free port of `host` alone: by itself it would listen on every interface."""
-    listener = socket.create_server((host, 0), backlog=128)
+    listener = listen(host)
     port = listener.getsockname()[1]
     return _c10d.TCPStore(
         host,

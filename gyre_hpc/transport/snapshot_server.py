@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from gyre_hpc.errors import StaleMessage
+from gyre_hpc.ports import listen
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
@@ -37,7 +38,10 @@ class SnapshotServer:
     def __init__(self, store: "HostSnapshotStore", hand_ins: HandIns, host: str, run_token: str, deadline_s: float) -> None:
         if not run_token:
             raise ValueError("run token is empty: a snapshot store is never served to everybody")
-        self._http = _HTTPServer((host, 0), _Handler)
+        self._http = _HTTPServer((host, 0), _Handler, bind_and_activate=False)
+        self._http.socket.close()
+        self._http.socket = listen(host)
+        self._http.server_address = self._http.socket.getsockname()
         self._http.store, self._http.hand_ins = store, hand_ins
         self._http.authorization = f"Bearer {run_token}".encode()
         self._http.deadline_s = deadline_s

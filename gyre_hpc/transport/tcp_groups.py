@@ -15,6 +15,7 @@ import numpy as np
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
+from gyre_hpc.ports import listen
 from gyre_hpc.transport.base import Groups
 from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
@@ -50,7 +51,7 @@ class TcpGroups(Groups):
         with self._lock:
             older = [number for number in self._listeners if number < generation]
             if generation not in self._listeners:
-                self._listeners[generation] = socket.create_server((self._host, 0), backlog=128)
+                self._listeners[generation] = listen(self._host)
             port = self._listeners[generation].getsockname()[1]
         for number in older:
             self.abort(number)
