@@ -138,7 +138,7 @@ class Host:
         try:
             while self._queue and self._machine is not None:
                 told, now = self._queue.popleft(), monotonic_s()
-                effects = self._machine.handle(now, told)
+                effects = self._handle(self._machine, now, told)
                 if self._recorder is not None:
                     self._recorder.write(now, told, effects)
                 for effect in effects:
@@ -147,6 +147,15 @@ class Host:
                     self.end(self._mail.superseded)
         finally:
             self._pumping = False
+
+    def _handle(self, machine: Machine, now: float, told: Input) -> list[Effect]:
+        """A machine that raised is in no state anybody knows: the process ends, and its next start restores the machine."""
+        try:
+            return machine.handle(now, told)
+        except Exception as error:
+            self._machine = None
+            self.end(f"bug in {type(machine).__name__}: {type(error).__name__}: {error}")
+            raise
 
     def _carry_out(self, effect: Effect) -> None:
         match effect:

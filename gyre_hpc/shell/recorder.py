@@ -15,11 +15,11 @@ class Recorder:
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab")  # noqa: SIM115  (lives as long as the process)
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (lives as long as the process)
 
     def write(self, now: float, told: Input, effects: list[Effect]) -> None:
-        pickle.dump((now, told, effects), self._file)
-        self._file.flush()
+        # One write: a killed process leaves no half of a record before those of its next incarnation.
+        self._file.write(pickle.dumps((now, told, effects)))
 
     def close(self) -> None:
         self._file.close()

@@ -120,7 +120,7 @@ class CellMachine(Machine):
             case _ if key == REGISTER:
                 return self._membership.beat()
             case _ if key == HEARTBEAT:
-                return [SetTimer(HEARTBEAT, self.state.settings.heartbeat_s), *self._measure()]
+                return [SetTimer(HEARTBEAT, self._heartbeat_s()), *self._measure()]
             case _ if key == DEADLINE:
                 self._steps.overdue()
                 return self._abort_reduce()
@@ -128,6 +128,12 @@ class CellMachine(Machine):
                 self._steps.failed = ""
                 return []
         return self._supply.timer(key) or []
+
+    def _heartbeat_s(self) -> float:
+        """A core in training looks more often: a commit waits for what was handed in to it."""
+        order, settings = self.state.order, self.state.settings
+        awaits_sums = order is not None and order.is_core and order.role is Role.train
+        return settings.core_heartbeat_s if awaits_sums else settings.heartbeat_s
 
     def _measure(self) -> list[Effect]:
         """One look at a time: a slow one makes the figures older, not the heartbeat later."""

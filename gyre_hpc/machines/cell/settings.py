@@ -15,6 +15,8 @@ class CellSettings:
     snapshot_url: str = ""
     controller: str = "controller"
     heartbeat_s: float = 0.5
+    core_heartbeat_s: float = 0.1
+    """Of the core while it trains."""
     retry_s: float = 1.0
     """A failed step, pull or fetch is tried again after this."""
     checkpoint_before_publish: bool = True
