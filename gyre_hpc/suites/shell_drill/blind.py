@@ -1,12 +1,11 @@
 """How often a script passes that never reads a file: it knows every sentence, every command, and guesses the numbers."""
 
-import json
 import random
 from dataclasses import replace
 
 from gyre_hpc.suites.base import Task
 from gyre_hpc.suites.shell_drill.families import VALUES, Family, Part
-from gyre_hpc.suites.shell_drill.suite import ShellDrill, part_from_json, score_files
+from gyre_hpc.suites.shell_drill.suite import ShellDrill, parts_of, score_files
 
 
 def blind_pass_rate(suite: ShellDrill, num_tasks: int, seed: int) -> float:
@@ -19,8 +18,7 @@ def blind_pass_rate(suite: ShellDrill, num_tasks: int, seed: int) -> float:
 def blind_workspace(task: Task, rng: random.Random) -> dict[str, str]:
     """The workspace a blind script leaves."""
     found = dict(task.files)
-    for data in json.loads(task.secret["parts"]):
-        part = part_from_json(data)
+    for part in parts_of(task):
         guess = replace(part, values=tuple(str(value) for value in rng.sample(VALUES, len(part.values))))
         _write(found, guess)
     return found

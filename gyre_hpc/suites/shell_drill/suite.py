@@ -4,11 +4,12 @@ A task is one part of two numbers, or two parts of one number of which the harne
 with `Also:`). The same (seed, split, index) is the same task for ever; splits draw from different generators.
 """
 
-import json
 import os
 import random
 import stat
 from pathlib import Path
+
+import msgspec
 
 from gyre_hpc.suites.base import Score, Suite, Task
 from gyre_hpc.suites.shell_drill.families import SOURCES, TARGETS, Family, Part, draw_part, requirements, sentence, start_files
@@ -44,7 +45,7 @@ class ShellDrill(Suite):
             family="+".join(part.family.value for part in parts),
             instruction=DELEGATION_MARK.join(sentence(part) for part in parts),
             files=files,
-            secret={"parts": json.dumps([part_to_json(part) for part in parts])},
+            secret={"parts": msgspec.json.encode(parts).decode()},
             delegates=len(parts) > 1,
         )
 
@@ -63,9 +64,14 @@ def draw_parts(rng: random.Random) -> list[Part]:
     return [draw_part(rng, rng.choice(list(Family)), SOURCES, targets[0])]
 
 
+def parts_of(task: Task) -> list[Part]:
+    """What the checker knows of a task."""
+    return msgspec.json.decode(task.secret["parts"], type=list[Part])
+
+
 def score_files(task: Task, found: dict[str, str]) -> Score:
     """Score of a workspace given as texts."""
-    parts = [part_from_json(data) for data in json.loads(task.secret["parts"])]
+    parts = parts_of(task)
     verdicts = [requirements(part, task.files, found) for part in parts]
     flat = [verdict for part in verdicts for verdict in part]
     by_part = {f"{i}:{part.family.value}": sum(v) / len(v) for i, (part, v) in enumerate(zip(parts, verdicts, strict=True))}
@@ -91,17 +97,3 @@ def _read(path: str) -> str:
         return ""
     with os.fdopen(descriptor, "rb") as file:
         return file.read(_LARGEST_FILE).decode("utf-8", errors="replace")
-
-
-def part_to_json(part: Part) -> dict[str, object]:
-    return {"family": part.family.value, "sources": part.sources, "values": part.values, "target": part.target, "padding": part.padding}
-
-
-def part_from_json(data: dict[str, object]) -> Part:
-    return Part(
-        family=Family(data["family"]),
-        sources=tuple(data["sources"]),  # type: ignore[arg-type]
-        values=tuple(data["values"]),  # type: ignore[arg-type]
-        target=str(data["target"]),
-        padding=int(data["padding"]),  # type: ignore[call-overload]
-    )
