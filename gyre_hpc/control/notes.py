@@ -1,4 +1,7 @@
-"""Where the batch machine's notes go: the event file, and the tracker once per update."""
+"""Where the batch machine's notes go: the event file, and the tracker once per update.
+
+Each event leaves the process at once: a killed controller would take along ends that the summary counts and that nobody tells again.
+"""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,6 +21,7 @@ class Notes:
     def note(self, kind: str, fields: Mapping[str, Any]) -> None:
         """Record one event; numbers of an update go to the tracker when it was applied."""
         self._events.note(kind, fields)
+        self._events.flush()
         if kind == "group_ready":
             self._groups.append(fields)
         elif kind == "micro_batch_accumulated":

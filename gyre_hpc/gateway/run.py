@@ -72,7 +72,8 @@ class Gateway:
         settings = GatewaySettings.of(
             config,
             register=Register(process=birth.name, incarnation=birth.incarnation, url=url, pid=self._pid),
-            clock_offset_s=unix_s() - monotonic_s(),
+            # Whole milliseconds: a recording (debug.record_inputs) tells it again from any unix time in its effects.
+            clock_offset_s=round(unix_s() - monotonic_s(), 3),
             stop_ids=self._chat_format.stop_ids,
         )
         self.host.run(GatewayMachine(settings), Restarted(self._records))

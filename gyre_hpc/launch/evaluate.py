@@ -6,6 +6,7 @@ the evaluation after the last update, with the real gateway, harness and cells a
 
 import dataclasses
 import shutil
+import sys
 from pathlib import Path
 
 from gyre_hpc.clock import unix_s
@@ -14,9 +15,12 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, prepare
-from gyre_hpc.launch.local import say_failed, stay_with
+from gyre_hpc.launch.local import STOPPED, say_failed, stay_with
 from gyre_hpc.observability.events import read_events
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.report.html import write_report
+from gyre_hpc.report.story import read_story
+from gyre_hpc.report.summary import write_summary
 from gyre_hpc.supervisor.commands import MODULES
 from gyre_hpc.train.checkpoint_folder import newest_whole
 
@@ -27,10 +31,16 @@ def main(run: str, checkpoint: str = "", tasks: int = 0, modules: str = MODULES)
     if not source.config.exists():
         raise UserError("RUN", run, "name a run folder, one that holds config.yaml")
     weights = _checkpoint(source, checkpoint)
-    config = evaluation_of(load_config(source.config), weights, _free(source.root / "evaluations", weights.name), tasks)
+    stored = load_config(source.config)
+    if (tasks or stored.evaluation.tasks) < 1:
+        raise UserError("--tasks", tasks, "say how many held-out tasks, 1 or more")
+    config = evaluation_of(stored, weights, _free(source.root / "evaluations", weights.name), tasks)
     claim = prepare(config, unix_s())
     shutil.copytree(weights, claim.folder.checkpoints / weights.name)
     code = stay_with(claim, config, modules)
+    if code == STOPPED:
+        print(f"evaluation stopped; what there is: {claim.folder.root}", file=sys.stderr)
+        return code
     if code != 0:
         return say_failed(claim, code)
     _say(claim, weights.name)
@@ -68,4 +78,6 @@ def _free(above: Path, name: str) -> Path:
 def _say(claim: Claim, version: str) -> None:
     last = [event for event in read_events(claim.folder.events_folder) if event.kind == "evaluation"][-1].fields
     rate = f"{100 * float(last['pass_rate']):.1f} %"
-    print(f"eval: pass rate {rate} on {last['total']} held-out tasks, version {version}, run: {claim.folder.root}", flush=True)
+    write_summary(read_story(claim.folder.root))
+    write_report(read_story(claim.folder.root))
+    print(f"eval: pass rate {rate} on {last['total']} held-out tasks, version {version}, report: {claim.folder.report}", flush=True)

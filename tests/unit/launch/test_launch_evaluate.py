@@ -25,6 +25,10 @@ def test_a_checkpoint_that_is_not_there_is_refused_before_anything_is_written(tm
         main(str(tmp_path))
     with pytest.raises(UserError, match="checkpoint"):
         main(str(tmp_path), checkpoint="../x")
+    (tmp_path / "checkpoints" / "0.1").mkdir(parents=True)
+    (tmp_path / "checkpoints" / "0.1" / "DONE").touch()
+    with pytest.raises(UserError, match="--tasks=-1"):
+        main(str(tmp_path), checkpoint="0.1", tasks=-1)
     assert not (tmp_path / "evaluations").exists()
     with pytest.raises(UserError, match="RUN"):
         main(str(tmp_path / "nothing"))
