@@ -1,6 +1,9 @@
 """Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 8 executions, 2 updates and 5 faults."""
 
 import random
+from collections import Counter
+
+import msgspec
 
 from gyre_hpc.config.schema import SchedulerMode, Staleness
 from gyre_hpc.simulation.scenario import Fault, FaultKind, Scenario
@@ -51,7 +54,7 @@ _WEIGHTS = {
     FaultKind.crash: 8.0, FaultKind.pause: 2.5, FaultKind.cut: 2.5, FaultKind.storm: 1.2, FaultKind.disk_full: 1.5, FaultKind.disk_slow: 1.0,
     FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.preempt: 0.5,
 }  # fmt: skip
-_SPAN_S = 16.0
+_SPAN_S = 14.0
 """Faults by time fall into this much of the run."""
 
 
@@ -73,25 +76,32 @@ def draw(seed: int) -> Scenario:
         mode=mode,
         staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [6, 1, 1])[0],
         max_staleness=dice.choice([0, 1, 1, 2]),
+        checkpoint_before_publish=dice.random() < 0.85,
     )
     return _with_faults(scenario, dice)
 
 
 def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
+    """At least 5 strike by time; the aimed ones need their moment to come."""
     faults: list[Fault] = []
-    crashes: dict[str, int] = {}
-    for _ in range(dice.randint(7, 10)):
+    num_crashes: Counter[str] = Counter()
+    num_timed, num_aimed = dice.randint(5, 7), dice.randint(2, 5)
+    while num_timed or num_aimed:
         fault = _fault(scenario, dice)
-        if fault.kind in (FaultKind.crash, FaultKind.bad_start) and not fault.target.startswith("cell"):
-            # More than this many in a row end a run rightly.
-            crashes[fault.target] = crashes.get(fault.target, 0) + 1
-            if crashes[fault.target] > 2:
-                continue
         if fault.kind is FaultKind.preempt and any(other.kind is FaultKind.preempt for other in faults):
             continue
+        if fault.kind is FaultKind.crash and not fault.target.startswith("cell"):
+            # More than this many in a row end a run rightly.
+            num_crashes[fault.target] += 1
+            if num_crashes[fault.target] > 2:
+                continue
+        if fault.on and num_aimed:
+            num_aimed -= 1
+        elif not fault.on and num_timed:
+            num_timed -= 1
+        else:
+            continue
         faults.append(fault)
-    import msgspec
-
     return msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 

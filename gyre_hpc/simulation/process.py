@@ -249,7 +249,7 @@ class Process:
         if running.on_stop is not None:
             running.on_stop()
 
-    # log: group commit; a journal's failed write fails everything behind it too
+    # log: group commit; a failed write fails everything behind it too
 
     def _write(self) -> None:
         self._writing, self._waiting = self._waiting, []
@@ -259,10 +259,7 @@ class Process:
     def _written(self) -> None:
         batch, self._writing = self._writing, []
         if self.sim.disk.is_full(self.name, self.sim.kernel.now):
-            if self.kind == "gateway":
-                batch, self._waiting = batch + self._waiting, []
-            if self._waiting:
-                self._write()
+            batch, self._waiting = batch + self._waiting, []
             for key, _ in batch:
                 self.tell(Failed(key, "StorageFull", "no space left (simulated)"))
             return

@@ -70,8 +70,7 @@ class Simulation:
             self._begin_attempt()
             self.kernel.run(lambda: self.ended is not None, LIMIT_S, LIMIT_EVENTS)
             self.watch.judge()
-        except Exception as error:
-            # The one place where a bug of any machine becomes a finding with its seed.
+        except Exception as error:  # noqa: BLE001  (any bug of any machine is a finding with its seed)
             violation = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
             stack = traceback.format_exc()
             waiting = tuple(waits(self))

@@ -45,6 +45,8 @@ class TrainingTruth:
         ids = ids_of(scratch)
         if manifest_hash(ask.update, ids) != ask.manifest_hash:
             raise Violation(f"update {ask.update}: the sum {sorted(ids)} is not the manifest")
+        if ask.manifest_hash not in self._intended:
+            raise Violation(f"update {ask.update}: applied before the intent is durable")
         record, contents, members = self._intended[ask.manifest_hash]
         if len(ids) != len(set(ids)) or {id(g.content) for g in scratch} != {id(content) for content in contents}:
             raise Violation(f"update {ask.update}: the sum {sorted(ids)} is not the batch exactly once")

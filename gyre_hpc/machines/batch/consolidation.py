@@ -1,5 +1,7 @@
 """From a complete batch to a published version, and back to a whole state when the core was lost."""
 
+from functools import partial
+
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
 from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMicroBatches
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
@@ -206,7 +208,7 @@ def look_for_checkpoint(state: State) -> list[Effect]:
 def _core_lacks_version(state: State) -> bool:
     """It was lost and started again, perhaps while there was no controller to see it."""
     core = state.fleet.core
-    known = state.version is not None and state.target is None and core.report is not None and not core.lost
+    known = state.version is not None and state.loading is None and state.target is None and core.report is not None and not core.lost
     return known and state.version is not None and not core.has(state.version)
 
 
@@ -245,9 +247,16 @@ def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
     state.batch, state.commit = new_batch(target.step), None
     for cell in state.fleet.cells.values():
         cell.fence += 1
-    state.loading, state.target = checkpoint, target
+    state.loading = checkpoint
     note = Note("checkpoint", {"loaded": checkpoint.folder, "version": str(checkpoint.version), "as": str(target)})
-    return [note, *persist(state, LineageBegun(target, tuple(unpublished)), _nothing)]
+    return [note, *persist(state, LineageBegun(target, tuple(unpublished)), partial(_bring_core_to, target=target, checkpoint=checkpoint))]
+
+
+def _bring_core_to(state: State, now: float, *, target: Version, checkpoint: Checkpoint) -> list[Effect]:
+    """Nobody hears of a lineage before it is durable: a restarted controller must not give its number to other weights."""
+    if state.loading is checkpoint:
+        state.target = target
+    return []
 
 
 def _update_of(state: State, group: GroupId, newest: int) -> int:

@@ -202,7 +202,7 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
     state.runners[report.runner] = report
     effects: list[Effect] = []
     waiting = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
-    waiting |= {record.old for record, _ in state.pending.values() if isinstance(record, ExecutionRestarted)}
+    waiting |= state.restarting
     for ended in report.ended:
         if ended.execution in state.groups.live and ended.execution not in waiting:
             effects += persist(state, ExecutionEnded(ended), partial(end_execution, ended=ended))
@@ -244,11 +244,13 @@ def deserves_another_try(state: State, ended: Ended) -> bool:
 def try_again(state: State, old: str) -> list[Effect]:
     """Another try takes the place of `old` once that is durable."""
     state.add("executions_restarted")
+    state.restarting.add(old)
     record = ExecutionRestarted(old, str(ExecutionId.parse(old).restarted()))
     return persist(state, record, partial(restart_execution, old=old))
 
 
 def restart_execution(state: State, now: float, *, old: str) -> list[Effect]:
+    state.restarting.discard(old)
     if not state.groups.is_known(old):
         return []
     new = state.groups.restart(old)

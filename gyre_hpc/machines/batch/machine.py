@@ -159,7 +159,7 @@ class BatchMachine(Machine):
         effects += phases.advance_phase(state, now)
         if state.finished:
             return effects
-        if state.target is None:
+        if state.is_settled:
             effects += planning.choose(state)
             effects += planning.prepare(state, now)
             effects += consolidation.consolidate(state, now)

@@ -79,7 +79,7 @@ def _drop_stragglers(state: State) -> None:
 def _start(state: State, now: float) -> list[Effect]:
     if not state.looked_for_checkpoint:
         return []
-    if state.target is None and state.version is None:
+    if state.is_settled and state.version is None:
         return _first_weights(state, now)
     effects = take_target(state, now)
     if state.version is not None:

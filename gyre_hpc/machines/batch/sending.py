@@ -38,7 +38,7 @@ def send_orders(state: State, now: float) -> list[Effect]:
             batch=state.batch,
             commit=state.commit,
             version=_version_for(state, cell),
-            checkpoint=(state.loading.folder or None) if state.loading is not None else None,
+            checkpoint=(state.loading.folder or None) if state.loading is not None and state.target is not None else None,
             apply=apply_order(state),
             fit=fit_order(state),
         )
@@ -49,7 +49,7 @@ def send_orders(state: State, now: float) -> list[Effect]:
 def _version_for(state: State, cell: Cell) -> Version | None:
     if cell is not state.fleet.core:
         return state.version
-    if not state.looked_for_checkpoint:
+    if not state.looked_for_checkpoint or (state.loading is not None and state.target is None):
         return None
     if state.phase is Phase.warm_fit:
         return RAW
@@ -107,7 +107,8 @@ def send_assignments(state: State, now: float) -> list[Effect]:
     _assign(state)
     effects: list[Effect] = []
     for runner, report in state.runners.items():
-        begin = tuple(_begin(state, execution) for execution in sorted(state.groups.live) if state.assignments.get(execution) == runner)
+        wanted = [one for one in sorted(state.groups.live) if state.assignments.get(one) == runner and one not in state.restarting]
+        begin = tuple(_begin(state, execution) for execution in wanted)
         acked = tuple(ended.execution for ended in report.ended if ended.execution not in state.groups.live)
         document = state.assignment_documents.setdefault(runner, Document(runner, state.settings.number_base))
 

@@ -56,6 +56,8 @@ class State:
     """Newest fact taken, per shard; acknowledged once durable."""
     gateway_acked: dict[str, int] = field(default_factory=dict)
     runners: dict[str, RunnerReport] = field(default_factory=dict)
+    restarting: set[str] = field(default_factory=set)
+    """Executions that will not run (again): another try takes their place once that is durable."""
     assignments: dict[str, str] = field(default_factory=dict)
     """Execution -> runner."""
     recently_ended: dict[str, float] = field(default_factory=dict)
@@ -94,6 +96,11 @@ class State:
     """Newest last; the last few."""
     activities: dict[str, str] = field(default_factory=dict)
     """Cell -> newest activity noted."""
+
+    @property
+    def is_settled(self) -> bool:
+        """The core is not being brought to other weights."""
+        return self.target is None and self.loading is None
 
     @property
     def update(self) -> int:
