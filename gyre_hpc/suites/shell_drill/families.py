@@ -102,10 +102,9 @@ def _rename(part: Part, text: str, found: Mapping[str, str]) -> list[bool]:
 
 def _same_words(words: list[str], values: tuple[str, ...]) -> list[bool]:
     """Filler copied along with a number does no harm; a number too many or too few spoils all."""
-    numbers = [word.rstrip(".") for word in words]
-    return [len(numbers) == len(values) and number == value for number, value in zip(numbers, values, strict=False)] or [False] * len(
-        values
-    )
+    if len(words) != len(values):
+        return [False] * len(values)
+    return [word.rstrip(".") == value for word, value in zip(words, values, strict=True)]
 
 
 def _settings(text: str) -> dict[str, str]:
