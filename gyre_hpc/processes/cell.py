@@ -8,11 +8,12 @@ import os
 import sys
 
 from gyre_hpc.shell.arguments import read_birth
-from gyre_hpc.shell.lifetime import limit_threads
+from gyre_hpc.shell.lifetime import die_with_born_parent, limit_threads
 
 
 def main(argv: list[str] | None = None) -> int:
-    # Before anything loads torch.
+    # Before anything loads torch, which takes seconds in which the parent may go.
+    die_with_born_parent()
     limit_threads()
     from gyre_hpc.cell.run import Place, run_rank
 
