@@ -2,7 +2,8 @@
 
 Invariants:
   - storing the same hand-in again changes nothing; another content under the same key is refused;
-  - of one cell and update only the newest fence stays: an older one arriving late is refused;
+  - what a cell handed in stays when it hands in again under a newer fence: a satellite may be lent twice in one batch. An older
+    fence arriving late is refused;
   - an update once forgotten takes nothing any more.
 """
 
@@ -17,7 +18,7 @@ class HandIns:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._held: dict[int, dict[str, tuple[HandIn, bytes]]] = {}
+        self._held: dict[int, dict[tuple[str, int], tuple[HandIn, bytes]]] = {}
         self._floor = -1
 
     def store(self, update: int, hand_in: HandIn, data: bytes) -> None:
@@ -25,21 +26,21 @@ class HandIns:
         with self._lock:
             if update < self._floor:
                 raise StaleMessage(f"update {update} is over; hand-ins before {self._floor} are forgotten")
-            cells = self._held.setdefault(update, {})
-            known = cells.get(hand_in.cell)
-            if known is not None:
-                if known[0].fence > hand_in.fence:
-                    raise StaleMessage(f"fence {hand_in.fence} of {hand_in.cell} is older than {known[0].fence}")
-                if known[0].fence == hand_in.fence:
-                    if known != (hand_in, data):
-                        raise StaleMessage(f"{hand_in.cell} handed in another sum under fence {hand_in.fence}")
-                    return
-            cells[hand_in.cell] = (hand_in, data)
+            of_update = self._held.setdefault(update, {})
+            key = (hand_in.cell, hand_in.fence)
+            if key in of_update:
+                if of_update[key] != (hand_in, data):
+                    raise StaleMessage(f"{hand_in.cell} handed in another sum under fence {hand_in.fence}")
+                return
+            newest = max((fence for cell, fence in of_update if cell == hand_in.cell), default=hand_in.fence)
+            if newest > hand_in.fence:
+                raise StaleMessage(f"fence {hand_in.fence} of {hand_in.cell} is older than {newest}")
+            of_update[key] = (hand_in, data)
 
     def held(self, update: int) -> dict[tuple[str, int], tuple[HandIn, bytes]]:
         """Everything held for `update`, by (cell, fence)."""
         with self._lock:
-            return {(h.cell, h.fence): (h, data) for h, data in self._held.get(update, {}).values()}
+            return dict(self._held.get(update, {}))
 
     def forget(self, before_update: int) -> None:
         """Free everything of earlier updates, for good."""

@@ -56,9 +56,17 @@ def test_a_hand_in_arrives_whole_and_once(stores):
     assert core.held(2) == {}
 
 
-def test_an_older_fence_is_refused_and_a_newer_one_replaces(stores):
+def test_what_a_cell_hands_in_again_in_one_batch_stands_beside_what_it_handed_in_before(stores):
     (core, url), (satellite, _) = stores(), stores()
-    satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)
+    first, second = HandIn("cell-2", 1, ("3:0",)), HandIn("cell-2", 2, ("3:1",))
+    satellite.hand_in(url, 3, first, b"1111", 5.0)
+    satellite.hand_in(url, 3, second, b"2222", 5.0)
+    satellite.hand_in(url, 3, first, b"1111", 5.0)
+    assert core.held(3) == {("cell-2", 1): (first, b"1111"), ("cell-2", 2): (second, b"2222")}
+
+
+def test_an_older_fence_that_was_never_here_is_refused(stores):
+    (core, url), (satellite, _) = stores(), stores()
     satellite.hand_in(url, 3, HandIn("cell-2", 2, ("3:1",)), b"2222", 5.0)
     with pytest.raises(TransferFailed, match="409.*fence 1"):
         satellite.hand_in(url, 3, HandIn("cell-2", 1, ("3:0",)), b"1111", 5.0)

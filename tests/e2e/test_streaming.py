@@ -31,8 +31,14 @@ def group_of(execution: str) -> str:
 
 @pytest.mark.timeout(240)
 def test_the_first_micro_batch_is_accumulated_before_the_last_execution_of_its_batch_has_ended(tmp_path: Path):
-    # Compute is waits here, so that sampling takes its time on any machine; groups complete one after the other.
+    # Compute is waits here, so that sampling and training take their time on any machine. Satellites come and go several times in a batch.
     overrides = ("+experiment=rehearsal", "cluster.cells=4", "algo.updates=3", "algo.groups_per_batch=6", "algo.group_size=4")
-    with WholeRun(tmp_path, *overrides, "engine.time_scale=4", "cluster.runner_capacity=12") as run:
+    pace = ("engine.time_scale=4", "trainer.timed_tokens_per_s=1000", "scheduler.lead_factor=0", "scheduler.max_staleness=0")
+    with WholeRun(tmp_path, *overrides, *pace, "cluster.runner_capacity=12") as run:
         assert run.wait_end() == 0, run.printed
         assert streamed(run.events()), run.printed
+        summary = run.summary()
+        assert summary["satellites_joined_mid_batch"] >= 1 and summary["micro_batches_by_satellites_share"] >= 0.2
+        assert summary["updates_with_lend_and_recall"] >= 2
+        # Nothing was lost, so no sum had to be made twice.
+        assert not run.events("commit_failed", "voided")
