@@ -41,7 +41,7 @@ class DocumentTruth:
                 self._grows("fence", who, message.fence)
                 if message.commit is not None:
                     self._grows("generation", (sender.attempt,), message.commit.generation)
-                if message.version is not None:
+                if message.version is not None and message.is_core:
                     self._grows("lineage ordered", who, message.version.lineage)
             case Table():
                 self._grows("table number", who, message.number)

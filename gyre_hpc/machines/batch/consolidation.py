@@ -165,6 +165,9 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
     trained_by = [entry.trained_by for entry in state.batch.ledger.entries()]
     by_satellites = sum(bool(name) and name != state.fleet.core_name for name in trained_by)
     joined = len(state.batch.joined)
+    for id in state.batch.groups:
+        # A restarted controller may have begun another batch before it heard that this update was made.
+        state.groups.groups[id].state, state.groups.groups[id].update = GroupState.complete, -1
     for id in intent.groups:
         group = state.groups.groups[id]
         group.state, group.update = GroupState.consumed, intent.update

@@ -60,10 +60,11 @@ def gate_closed(state: State) -> bool:
     """The dispatch gate lets no new group begin. It counts from the oldest version that a first call may meet."""
     settings = state.settings
     begun = state.groups.begun["train"]
-    served = state.fleet.oldest_served_step()
+    # While the core is brought to other weights the cells still serve what was published before.
+    met = [state.update, state.version.step if state.version is not None else None, state.fleet.oldest_served_step()]
     return begun >= settings.total_groups or not may_dispatch(
         begun,
-        state.update if served is None else min(state.update, served),
+        min(step for step in met if step is not None),
         policy_of(settings.scheduler),
         max_staleness=settings.scheduler.max_staleness,
         groups_per_batch=settings.groups_per_batch,

@@ -12,7 +12,7 @@ from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.open_batch import OpenBatch
 from gyre_hpc.machines.batch.orders import order_of
-from gyre_hpc.machines.batch.planning import PREPARE, prepare, prepared
+from gyre_hpc.machines.batch.planning import PREPARE, gate_closed, prepare, prepared
 from gyre_hpc.machines.batch.records import (
     AttemptBegun,
     CommitIntended,
@@ -27,7 +27,7 @@ from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.supervision import Directory, Entry, Register, RestartCell
-from gyre_hpc.protocol.to_batch import CellReport, CellState, Ended, RunnerReport, ScoreState
+from gyre_hpc.protocol.to_batch import Applied, CellReport, CellState, Ended, RunnerReport, ScoreState
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_runner import Assignment
 
@@ -39,7 +39,7 @@ GROUPS = tuple(GroupId("train", slot, group) for slot in range(2) for group in r
 def machine(*records: Any, incarnation: int = 2, attempt: int = 1) -> tuple[BatchMachine, list[Effect]]:
     settings = BatchSettings(
         cells=CELLS, gateways=("gateway-0",), runners=("runner-0",), core="cell-0", controller_url="c", attempt=attempt,
-        incarnation=incarnation, updates=2, groups_per_batch=2, group_size=1, scheduler=SchedulerConfig(), eval_tasks=0, eval_before=False,
+        incarnation=incarnation, updates=3, groups_per_batch=2, group_size=1, scheduler=SchedulerConfig(), eval_tasks=0, eval_before=False,
         eval_after=False, switch_deadline_s=20.0, lease_deadline_s=20.0,
     )  # fmt: skip
     made = BatchMachine(settings, Membership(Register("controller", incarnation, "c", 1)), "secret")
@@ -231,3 +231,25 @@ def test_a_failed_write_holds_back_what_comes_behind_it() -> None:
     made.handle(0.1, Failed(key, "StorageFull", "full"))
     effects = made.handle(1.0, TimerFired("tick"))
     assert [e.key for e in effects if isinstance(e, Persist)][:1] == [key]
+
+
+def test_groups_of_another_batch_are_free_again_when_an_older_intent_turns_out_applied() -> None:
+    intent = CommitIntended(0, "hash", Version(0, 1), GROUPS[2:], 2)
+    made, _ = machine(*HISTORY, *DONE, intent)
+    state = made.state
+    state.phase = Phase.training
+    tell(made, 0.5, report("cell-1", 1))
+    assert state.batch.groups, "another batch was begun"
+    applied = Applied(0, "hash", Version(0, 1))
+    tell(made, 0.6, report("cell-0", 1, snapshots=(FIRST, Version(0, 1)), version=Version(0, 1), applied=applied))
+    states = [state.groups.groups[id].state for id in GROUPS]
+    assert states[2:] == [GroupState.consumed] * 2
+    assert [id for id in GROUPS if state.groups.groups[id].state is GroupState.chosen] == state.batch.groups
+
+
+def test_nothing_new_is_dispatched_against_weights_that_nobody_serves_yet() -> None:
+    made, _ = machine(*HISTORY, *DONE[:2])
+    state = made.state
+    state.batch, state.loading = OpenBatch(update=1), Checkpoint("checkpoints/0.1", Version(0, 1), 0)
+    assert not state.fleet.enter_table(FIRST)
+    assert gate_closed(state), "four groups have begun, the cells serve step 0"
