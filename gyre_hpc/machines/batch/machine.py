@@ -43,7 +43,7 @@ from gyre_hpc.machines.batch.trial import EVALUATIONS, Phase
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.supervision import Directory
-from gyre_hpc.protocol.to_batch import CellReport, CellState, GatewayReport, RunnerReport
+from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
 from gyre_hpc.scheduler.choose import decide
 
 TICK, STATUS = "tick", "status"
@@ -139,8 +139,7 @@ class BatchMachine(Machine):
         for cell in state.fleet.silent(now):
             effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")
         for cell in state.fleet.cells.values():
-            starting = cell.report is None or cell.report.state is CellState.starting
-            if cell.incarnation and starting and not cell.lost and not cell.aside and now - cell.started_at > settings.start_deadline_s:
+            if watchdog.starts_late(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
             elif reason := watchdog.hangs(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, reason)

@@ -2,6 +2,18 @@
 
 from gyre_hpc.machines.batch.fleet import Cell, Move
 from gyre_hpc.machines.batch.state import State
+from gyre_hpc.protocol.to_batch import CellState
+
+
+def starts_late(state: State, cell: Cell, now: float) -> bool:
+    """It should be there by now. A cell that has registered and waits for the first weights of the run is not late."""
+    if not cell.incarnation or cell.lost or cell.aside:
+        return False
+    if cell.report is not None and cell.report.state is not CellState.starting:
+        return False
+    if cell.report is not None and cell is not state.fleet.core and state.version is None:
+        cell.started_at = now
+    return now - cell.started_at > state.settings.start_deadline_s
 
 
 def hangs(state: State, cell: Cell, now: float) -> str:

@@ -1,9 +1,13 @@
 """What the batch machine does when all goes well, in every scheduler mode (faults: simulation)."""
 
+import msgspec
 import pytest
 
 from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode, Staleness
 from gyre_hpc.machines.batch.groups import GroupState
+from gyre_hpc.machines.batch.watchdog import starts_late
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.to_batch import CellState
 from tests.fakes.batch_world import BatchWorld
 
 
@@ -61,3 +65,17 @@ def test_evaluations_run_on_one_version_with_nothing_else_live() -> None:
         elif kind == "execution_ended":
             live.discard(fields["execution"])
     assert {fields["slot"] for fields in world.kinds("evaluation")} == {0, 3}
+
+
+def test_a_cell_that_waits_for_the_first_weights_is_not_late() -> None:
+    world = BatchWorld(scheduler=scheduler())
+    state = world.batch.state
+    world.run(0.05)
+    cell = state.fleet.cells["cell-1"]
+    assert cell.report is not None
+    cell.report, state.version = msgspec.structs.replace(cell.report, state=CellState.starting), None
+    late = cell.started_at + 10 * state.settings.start_deadline_s
+    assert not starts_late(state, cell, late)
+    state.version = Version(0, 0)
+    assert not starts_late(state, cell, late + 1)
+    assert starts_late(state, cell, late + state.settings.start_deadline_s + 1)
