@@ -56,6 +56,7 @@ class Gateway:
             max_body_bytes=config.gateway.max_body_bytes,
         )
         self._note: NoteSink = note
+        self._machine: GatewayMachine | None = None
 
     async def start(self) -> str:
         """Listen, rebuild the machine from the journal; return the base URL."""
@@ -76,11 +77,15 @@ class Gateway:
             clock_offset_s=round(unix_s() - monotonic_s(), 3),
             stop_ids=self._chat_format.stop_ids,
         )
-        self.host.run(GatewayMachine(settings), Restarted(self._records))
+        self._machine = GatewayMachine(settings)
+        self.host.run(self._machine, Restarted(self._records))
         self._records = ()
         return url
 
     async def close(self) -> None:
+        """The last word is what it counted: the status that knows it too is of one attempt only."""
+        if self._machine is not None:
+            self._note("tokens", {"counts": self._machine.tokens})
         await self.host.close()
         await self._engines.close()
 

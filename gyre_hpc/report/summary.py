@@ -1,11 +1,12 @@
 """summary.json: the run in numbers. Shares and rates are fractions, times seconds; a number that cannot be known yet is null.
 
-Counts come from events, so that they hold over several attempts; what only processes count (tokens, calls, CPU) from the last status.
+Counts come from events, so that they hold over several attempts; what only processes count (tokens, CPU) also from the last status.
 Evaluation and warm start enter no count but those that carry their name.
 """
 
 import os
 import statistics
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from gyre_hpc.observability.idle import idle_by_reason, intervals
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.cpu import cpu_by_kind
 from gyre_hpc.report.story import Story
+from gyre_hpc.report.tokens import is_training, token_counts
 
 FORMAT = 1
 STATES = ("scored", "partial", "unscored", "infra_error")
@@ -62,6 +64,7 @@ def summarize(story: Story) -> Summary:
     by_satellites = sum(int(event.fields["by_satellites"]) for event in applied)
     accumulated = story.of("micro_batch_accumulated")
     before, after = _evaluations(story)
+    counted = token_counts(story)
     return Summary(
         experiment=story.config.experiment,
         scheduler="async" if story.config.scheduler.mode.name == "async_split" else story.config.scheduler.mode.name,
@@ -82,13 +85,13 @@ def summarize(story: Story) -> Summary:
         switch_s=_switch_medians(story.of("switch")),
         satellites_joined_mid_batch=sum(int(event.fields["joined_mid_batch"]) for event in applied),
         micro_batches_by_satellites_share=by_satellites / micro_batches if micro_batches else None,
-        calls_continued_elsewhere=int(_total(story, "calls_continued_elsewhere")),
+        calls_continued_elsewhere=len({str(event.fields["call"]) for event in story.of("call_ended") if _went_on_elsewhere(event)}),
         executions=_executions(story),
-        tokens=_tokens(story),
-        evaluation_tokens={"sampled": int(_total(story, "sampled_eval")), "sampled_warm_start": int(_total(story, "sampled_warm"))},
+        tokens=_tokens(story, counted),
+        evaluation_tokens={"sampled": counted["eval_sampled"], "sampled_warm_start": counted["warm_sampled"]},
         max_logprob_gap=max((float(event.fields["gap"]) for event in accumulated), default=0.0),
         on_policy_tokens=sum(int(event.fields["on_policy"]) for event in accumulated),
-        idle_s=dict(sorted(idle_by_reason(intervals(story.events, story.end)).items(), key=lambda item: -item[1])),
+        idle_s=_idle(story),
         updates_with_lend_and_recall=_updates_with_both(story.of("lend", "recall", "applied")),
         staleness=_staleness(story.of("group_ready")),
         checkpoint=newest_checkpoint(story.folder.checkpoints, story.folder.root),
@@ -173,11 +176,23 @@ def _executions(story: Story) -> dict[str, int]:
     return counts | {"branching": sum(int(event.fields["branching"]) for event in ready)}
 
 
-def _tokens(story: Story) -> dict[str, int]:
-    gateways = list(story.status.gateways.values()) if story.status else []
+def _tokens(story: Story, counted: Counter[str]) -> dict[str, int]:
     ready = _last_by(story.of("group_ready"), "group")
-    tokens = {"sampled": int(_total(story, "sampled_train")), "trained": sum(int(event.fields["trained_tokens"]) for event in ready)}
-    return tokens | {name: sum(gateway.tokens.get(name, 0) for gateway in gateways) for name in TOKENS_OF_GATEWAYS}
+    tokens = {"sampled": counted["sampled"], "trained": sum(int(event.fields["trained_tokens"]) for event in ready)}
+    return tokens | {name: counted[name] for name in TOKENS_OF_GATEWAYS}
+
+
+def _went_on_elsewhere(event: Event) -> bool:
+    return is_training(event) and len(set(event.fields["cells"])) > 1
+
+
+def _idle(story: Story) -> dict[str, float]:
+    """Largest first. A pause between two attempts is nobody's idle time."""
+    seconds: Counter[str] = Counter()
+    for attempt in {event.attempt for event in story.events}:
+        events = [event for event in story.events if event.attempt == attempt]
+        seconds.update(idle_by_reason(intervals(events, events[-1].time)))
+    return dict(sorted(seconds.items(), key=lambda item: -item[1]))
 
 
 def _updates_with_both(events: list[Event]) -> int:
@@ -206,7 +221,3 @@ def _last_by(events: list[Event], field: str) -> list[Event]:
     """The last event of each value of `field`: a batch that is done again after a loss counts once."""
     last: dict[Any, Event] = {event.fields[field]: event for event in events}
     return sorted(last.values(), key=lambda event: event.time)
-
-
-def _total(story: Story, name: str) -> float:
-    return story.status.totals.get(name, 0.0) if story.status else 0.0

@@ -31,6 +31,8 @@ def expect_whole(run: WholeRun, attempts: int = 1) -> None:
     summary = run.summary()
     assert (summary["updates"], summary["exit_code"], summary["attempts"]) == (UPDATES, 0, attempts)
     assert (summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (0, 0)
+    assert summary["tokens"]["sampled"] >= summary["tokens"]["trained"] > 0
+    assert sum(summary["executions"][state] for state in ("scored", "partial")) >= UPDATES * GROUPS * SIZE
     assert not unended(run.events())
     assert not run.half_written()
     applied = [event.fields["version"] for event in run.events("applied")]

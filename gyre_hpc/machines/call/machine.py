@@ -53,6 +53,11 @@ class GatewayMachine(Machine):
         self._is_measuring = False
         self._reports_soon = False
 
+    @property
+    def tokens(self) -> dict[str, int]:
+        """Token counters of this attempt: `sampled`, `reprefilled`, `unreceived`, ...; those of evaluation and warm start apart."""
+        return dict(self._shard.tokens)
+
     def handle(self, now: float, input: Input) -> list[Effect]:
         shard = self._shard
         shard.now, shard.out = now, []

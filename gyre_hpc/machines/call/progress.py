@@ -1,6 +1,6 @@
 """Tokens as they come: every one is appended once, at its position, and goes to the journal within an interval."""
 
-from gyre_hpc.machines.base import CancelTimer, SetTimer, Stop
+from gyre_hpc.machines.base import CancelTimer, Note, SetTimer, Stop
 from gyre_hpc.machines.call.actions import Tokens
 from gyre_hpc.machines.call.live import LiveCall, Piece
 from gyre_hpc.machines.call.shard import Shard
@@ -12,10 +12,12 @@ def receive(shard: Shard, live: LiveCall, tokens: Tokens) -> bool:
     node = live.recorded
     known, count = node.num_output, len(tokens.ids) // 4
     if tokens.start > known:
+        # Received, and neither journaled nor gone on from: another attempt draws them again.
+        _fault(shard, live, "lost", count)
         return False
     end = min(tokens.start + count, node.sampling.max_new_tokens)
     if tokens.start < known:
-        shard.count(live.execution, "resampled", min(known, tokens.start + count) - tokens.start)
+        _fault(shard, live, "resampled", min(known, tokens.start + count) - tokens.start)
     if end <= known:
         return True
     if live.piece.oldest_kv not in (None, tokens.oldest_kv):
@@ -61,6 +63,12 @@ def release_cell(shard: Shard, live: LiveCall, *, stop: bool) -> None:
     shard.emit(CancelTimer(f"gone/{live.call}"))
     live.row, live.attempt_key, live.has_tokens = None, "", False
     flush(shard, live)
+
+
+def _fault(shard: Shard, live: LiveCall, what: str, num: int) -> None:
+    """What must never happen is counted, and told by itself: a count dies with its process."""
+    shard.count(live.execution, what, num)
+    shard.emit(Note("token_fault", {"call": live.call, "what": what, "num": num}))
 
 
 def _append(live: LiveCall, tokens: Tokens, begin: int, end: int) -> None:

@@ -114,6 +114,7 @@ def test_a_gap_in_the_stream_makes_another_attempt() -> None:
     (again,) = started(world, EngineAttempt)
     assert again != key
     assert (world.actions[again].cell, world.actions[again].position) == ("cell-1", 0)
+    assert world.shard.tokens["lost"] == 1, "it was received, and is neither journaled nor gone on from"
 
 
 def test_an_engine_that_gives_more_than_asked_is_cut_at_the_budget() -> None:

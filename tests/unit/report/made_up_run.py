@@ -12,6 +12,7 @@ from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.status import CellStatus, GatewayStatus, RunnerStatus, Status, WaitStatus, WaterlevelStatus, write_status
 
 START = 1_700_000_000.0
+TOKENS = {"sampled": 5000, "eval_sampled": 900, "warm_sampled": 700, "unreceived": 3, "reprefilled": 11}
 
 
 class Tape:
@@ -122,11 +123,9 @@ def _status(updates: int, num_cells: int) -> Status:
             for number in range(num_cells)
         ),
         executions={"running": 5, "queued": 1, "scored": 21, "partial": 3},
-        gateways={
-            "gateway-0": GatewayStatus(live=4, waiting=2, tokens={"lost": 0, "resampled": 0, "unreceived": 3, "reprefilled": 11}, cpu_s=5.0)
-        },
+        gateways={"gateway-0": GatewayStatus(live=4, waiting=2, tokens=TOKENS, cpu_s=5.0)},
         runners={"runner-0": RunnerStatus(running=5, queued=1, cpu_s=2.0, harness_cpu_s=30.0)},
-        totals={"sampled_train": 5000, "sampled_eval": 900, "sampled_warm": 700, "calls_continued_elsewhere": 4},
+        totals={"sampled_train": 5000, "sampled_eval": 900, "sampled_warm": 700},
         tokens_per_s=123.4,
         progress=0.5,
         eta_s=65.0,

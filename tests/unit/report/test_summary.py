@@ -69,14 +69,62 @@ def test_what_was_done_again_after_a_loss_counts_once(tmp_path: Path):
     )
 
 
-def test_a_pause_between_attempts_is_no_wall_time(tmp_path: Path):
+def test_tokens_of_all_attempts_count_and_a_restarted_shard_counts_once(tmp_path: Path):
+    folder = make_run(tmp_path)
+    first = Tape("gateway-0", attempt=1)
+    first.note(50, "tokens", counts={"sampled": 100})
+    first.note(60, "tokens", counts={"sampled": 5100, "reprefilled": 11})  # after a restart: the same and more
+    first.write(folder)
+    second = Tape("gateway-0", attempt=2)
+    second.note(100, "tokens", counts={"sampled": 40, "eval_sampled": 7})
+    second.write(folder)
+    summary = summarize(read_story(tmp_path))
+    assert summary.tokens["sampled"] == 5140 and summary.tokens["reprefilled"] == 11
+    assert summary.evaluation_tokens == {"sampled": 907, "sampled_warm_start": 700}
+
+
+def test_a_token_fault_shows_even_if_the_shard_that_counted_it_died(tmp_path: Path):
+    folder = make_run(tmp_path)
+    tape = Tape("gateway-0")
+    tape.note(30, "token_fault", call="train-0-0-0/3", what="lost", num=2)
+    tape.note(31, "token_fault", call="eval-0-0-0/3", what="lost", num=5)
+    tape.note(32, "token_fault", call="train-0-0-1/1", what="resampled", num=1)
+    tape.write(folder)
+    tokens = summarize(read_story(tmp_path)).tokens
+    assert (tokens["lost"], tokens["resampled"]) == (2, 1)
+
+
+def test_training_calls_of_several_cells_went_on_elsewhere(tmp_path: Path):
+    folder = make_run(tmp_path)
+    tape = Tape("gateway-0")
+    for at, call, cells in (
+        (1, "train-0-0-0/0", ["cell-0"]),
+        (2, "train-0-0-0/1", ["cell-0", "cell-1"]),
+        (3, "eval-0-0-0/0", ["cell-0", "cell-1"]),
+    ):
+        tape.note(at, "call_ended", call=call, finish="stop", num_output=3, cells=cells, wall_s=0.1)
+    tape.note(4, "call_ended", call="train-0-0-0/1", finish="stop", num_output=3, cells=["cell-0", "cell-1"], wall_s=0.1)
+    tape.write(folder)
+    assert summarize(read_story(tmp_path)).calls_continued_elsewhere == 1
+
+
+def test_an_update_whose_event_died_with_the_controller_counts_by_the_version_loaded_after_it(tmp_path: Path):
+    folder = make_run(tmp_path, updates=3, finished=False)
+    tape = Tape("controller", attempt=2)
+    tape.note(500, "version_published", version="1.4", update=3)
+    tape.write(folder)
+    assert summarize(read_story(tmp_path)).updates == 4
+
+
+def test_a_pause_between_attempts_is_no_wall_time_and_no_idle_time(tmp_path: Path):
     folder = make_run(tmp_path, finished=False)
-    first = summarize(read_story(tmp_path)).wall_s
+    first, idle = summarize(read_story(tmp_path)).wall_s, summarize(read_story(tmp_path)).idle_s
     tape = Tape("controller", attempt=2)
     tape.note(100_000, "attempt_started", attempt=2, records=5)
     tape.note(100_010, "run_finished", exit_code=0, reason="all updates made", update=3)
     tape.write(folder)
     assert summarize(read_story(tmp_path)).wall_s == first + 10
+    assert summarize(read_story(tmp_path)).idle_s == pytest.approx(idle)
 
 
 def test_a_run_of_which_nothing_is_known_yet_has_a_summary(tmp_path: Path):
