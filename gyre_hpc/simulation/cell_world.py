@@ -180,7 +180,8 @@ class CellWorld:
                     return
             raise ActionFailed("TransferFailed", f"nobody of {action.sources} gave {action.version}")
 
-        self._after(running, 0.06, work)
+        # Slow enough that cells go over to a new version one after the other.
+        running.end_after(self.sim.kernel.rng.uniform(0.03, 1.0), work)
 
     def _fetch(self, running: Running, action: actions.FetchMicroBatch) -> None:
         def work() -> None:

@@ -189,6 +189,8 @@ class Process:
             if not self.alive:
                 return
             self._carry_out(effect)
+        if self.alive:
+            self.sim.watch.at_rest(self)
 
     def receive(self, sender: str, attempt: int, message: Any) -> None:
         """A message arrived at this process's door."""

@@ -9,8 +9,10 @@ from gyre_hpc.machines.base import Effect, Input
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.records import CommitIntended
 from gyre_hpc.machines.call import GatewayMachine
+from gyre_hpc.machines.call.live import CallState
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
+from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
@@ -38,7 +40,6 @@ class Watch:
         self.accumulated = self._training.accumulated
         self.handed_in = self._training.handed_in
         self.saved = self._training.saved
-        self.sent = self._documents.sent
 
     def handled(self, process: Process, told: Input, effects: list[Effect]) -> None:
         """After every event of every machine."""
@@ -50,6 +51,22 @@ class Watch:
             for purpose in ("", "eval_", "warm_"):
                 if tokens[f"{purpose}resampled"] or tokens[f"{purpose}lost"]:
                     raise Violation(f"{process.name}: tokens resampled or lost: {dict(tokens)}")
+
+    def sent(self, sender: Process, to: str, message: Any) -> None:
+        self._documents.sent(sender, to, message)
+        if isinstance(message, Order) and message.apply is not None:
+            self._training.ordered_to_apply(message.apply)
+
+    def at_rest(self, process: Process) -> None:
+        """After the effects of an event were carried out: whoever waits, waits for something that will end."""
+        if not isinstance(process.machine, GatewayMachine):
+            return
+        shard = process.machine._shard
+        for live in shard.live.values():
+            if live.state is CallState.sampling and live.attempt_key not in process.actions:
+                raise Violation(f"{process.name}: {live.call} samples, and no engine works on it")
+            if live.state is CallState.waiting and live.call not in shard.waiting:
+                raise Violation(f"{process.name}: {live.call} waits for a cell, and nobody looks for one")
 
     def durable(self, process: Process, record: Any) -> None:
         if process.kind == "gateway":

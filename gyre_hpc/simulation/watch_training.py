@@ -8,6 +8,7 @@ from gyre_hpc.machines.batch.records import CommitIntended
 from gyre_hpc.machines.cell.actions import Apply
 from gyre_hpc.protocol.identity import ExecutionId, Version
 from gyre_hpc.protocol.to_batch import HandIn
+from gyre_hpc.protocol.to_cell import ApplyOrder
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
@@ -37,6 +38,10 @@ class TrainingTruth:
         members = {member for id in record.groups for member in state.groups.groups[id].members}
         self._intended[record.manifest_hash] = (record, contents, members)
 
+    def ordered_to_apply(self, ask: ApplyOrder) -> None:
+        if ask.manifest_hash not in self._intended:
+            raise Violation(f"update {ask.update}: to be applied before the intent is durable")
+
     def applies(self, cell: Any, action: Apply) -> None:
         """Just before the core makes its step."""
         ask, trainer = action.ask, cell.trainer
@@ -45,8 +50,7 @@ class TrainingTruth:
         ids = ids_of(scratch)
         if manifest_hash(ask.update, ids) != ask.manifest_hash:
             raise Violation(f"update {ask.update}: the sum {sorted(ids)} is not the manifest")
-        if ask.manifest_hash not in self._intended:
-            raise Violation(f"update {ask.update}: applied before the intent is durable")
+        self.ordered_to_apply(ask)
         record, contents, members = self._intended[ask.manifest_hash]
         if len(ids) != len(set(ids)) or {id(g.content) for g in scratch} != {id(content) for content in contents}:
             raise Violation(f"update {ask.update}: the sum {sorted(ids)} is not the batch exactly once")

@@ -247,6 +247,7 @@ def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
         if group.state is GroupState.complete and consumed & set(group.members):
             group.state, group.update = GroupState.consumed, _update_of(state, group.id, target.step - 1)
             unpublished.append((group.id, group.update))
+    state.forget_intents_from(target.step)
     state.batch, state.commit = new_batch(target.step), None
     for cell in state.fleet.cells.values():
         cell.fence += 1

@@ -24,11 +24,12 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     """Replay what was persisted; begin a new attempt if the newest record of that kind is an older one's."""
     attempt = 0
     failed: dict[str, None] = {}
-    """Ended in a way that deserves another try; whether that was begun, a later record says."""
+    """Ended in a way that deserves another try, or ran in an earlier attempt; whether that was begun, a later record says."""
     for record in records:
         match record:
             case AttemptBegun():
                 attempt = record.attempt
+                failed |= dict.fromkeys(sorted(state.groups.live))
             case ExecutionEnded(ended=ended) if deserves_another_try(state, ended):
                 failed[ended.execution] = None
             case _:
@@ -70,6 +71,7 @@ def _replay(state: State, now: float, record: Any) -> None:
         case LineageBegun(version=version, consumed=consumed):
             state.lineage, state.looked_for_checkpoint = version.lineage, False
             groups.unconsume_from(version.step)
+            state.forget_intents_from(version.step)
             for id, update in consumed:
                 groups.groups[id].state, groups.groups[id].update = GroupState.consumed, update
             state.batch = new_batch(version.step)

@@ -107,6 +107,10 @@ class State:
         """u: step of the current weights."""
         return self.batch.update
 
+    def forget_intents_from(self, step: int) -> None:
+        """Another lineage begins at `step`. A core thought lost may still have made what was intended: that is no part of it."""
+        self.intents = {update: intent for update, intent in self.intents.items() if update < step}
+
     def add(self, name: str, amount: float = 1) -> None:
         self.totals[name] = self.totals.get(name, 0) + amount
 

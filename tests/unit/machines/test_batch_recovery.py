@@ -253,3 +253,17 @@ def test_nothing_new_is_dispatched_against_weights_that_nobody_serves_yet() -> N
     state.batch, state.loading = OpenBatch(update=1), Checkpoint("checkpoints/0.1", Version(0, 1), 0)
     assert not state.fleet.enter_table(FIRST)
     assert gate_closed(state), "four groups have begun, the cells serve step 0"
+
+
+def test_executions_of_an_earlier_attempt_are_restarted_by_whichever_controller_comes_to_it() -> None:
+    made, effects = machine(*HISTORY, AttemptBegun(2), attempt=2)
+    assert {e.record.old for e in effects if isinstance(e, Persist)} == {f"{id}-0" for id in GROUPS}
+
+
+def test_an_update_that_a_core_thought_lost_made_after_all_is_no_part_of_the_new_lineage() -> None:
+    intent = CommitIntended(0, "hash", Version(0, 1), GROUPS[:2], 2)
+    made, _ = machine(*HISTORY, *DONE, intent, LineageBegun(Version(1, 0)), Published(Version(1, 0), -1))
+    made.state.phase = Phase.training
+    applied = Applied(0, "hash", Version(0, 1))
+    tell(made, 0.6, report("cell-0", 1, snapshots=(Version(1, 0),), version=Version(1, 0), applied=applied))
+    assert made.state.version == Version(1, 0)
