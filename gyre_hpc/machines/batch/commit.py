@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.open_batch import OpenBatch
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import CommitPhase, CommitReport
 from gyre_hpc.protocol.to_cell import CommitOrder
 
@@ -69,11 +70,14 @@ class Commit:
         return "wait"
 
 
-def manifest_hash(update: int, ids: Iterable[str]) -> str:
-    """Identity of what an update is made of: blake2b over the update and the sorted micro-batch ids."""
-    digest = hashlib.blake2b(str(update).encode(), digest_size=16)
-    for id in sorted(ids):
-        digest.update(b"\0" + id.encode())
+def manifest_hash(version: Version, executions: Iterable[str], ids: Iterable[str]) -> str:
+    """Identity of an update: the version it leads to, the executions it consumes, its micro-batches. Ids alone are not enough:
+    another lineage, or a controller that was restarted, gives the same ids to other micro-batches."""
+    digest = hashlib.blake2b(str(version).encode(), digest_size=16)
+    for part in (executions, ids):
+        digest.update(b"\0")
+        for name in sorted(part):
+            digest.update(b"\0" + name.encode())
     return digest.hexdigest()
 
 

@@ -31,6 +31,10 @@ def consolidate(state: State, now: float) -> list[Effect]:
     commit = state.commit
     if commit.intent:
         return _apply_failed(state, now) or _publish_if_applied(state, now)
+    published = _publish_if_applied(state, now)
+    if published:
+        # An order of the controller before us was still under way.
+        return published
     failure = commit.failure(state.fleet) or _overdue(state, now)
     if failure:
         return _fail(state, failure)
@@ -109,11 +113,13 @@ def _fail(state: State, reason: str) -> list[Effect]:
 def _intend(state: State) -> list[Effect]:
     commit, version = state.commit, state.version
     assert commit is not None and version is not None
-    commit.intent = manifest_hash(state.update, state.batch.ledger.ids())
+    leads_to = Version(version.lineage, version.step + 1)
+    members = [member for id in state.batch.groups for member in state.groups.groups[id].members]
+    commit.intent = manifest_hash(leads_to, members, state.batch.ledger.ids())
     record = CommitIntended(
         update=state.update,
         manifest_hash=commit.intent,
-        version=Version(version.lineage, version.step + 1),
+        version=leads_to,
         groups=tuple(state.batch.groups),
         num_executions=state.batch.num_executions,
     )

@@ -256,7 +256,7 @@ def test_nothing_new_is_dispatched_against_weights_that_nobody_serves_yet() -> N
 
 
 def test_executions_of_an_earlier_attempt_are_restarted_by_whichever_controller_comes_to_it() -> None:
-    made, effects = machine(*HISTORY, AttemptBegun(2), attempt=2)
+    _, effects = machine(*HISTORY, AttemptBegun(2), attempt=2)
     assert {e.record.old for e in effects if isinstance(e, Persist)} == {f"{id}-0" for id in GROUPS}
 
 
