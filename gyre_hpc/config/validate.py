@@ -121,8 +121,6 @@ def _model(config: Config) -> Iterator[Breach]:
         yield "engine.kv_tokens", engine.kv_tokens, f"must be a multiple of engine.page_size={engine.page_size}"
     if engine.kv_tokens < model.max_context:
         yield "engine.kv_tokens", engine.kv_tokens, f"one call must fit: at least model.max_context={model.max_context}"
-    if config.trainer.micro_batch_tokens < model.max_context:
-        yield "trainer.micro_batch_tokens", config.trainer.micro_batch_tokens, f"one sequence must fit: at least {model.max_context}"
 
 
 def _algo(config: Config) -> Iterator[Breach]:
