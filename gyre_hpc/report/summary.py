@@ -171,7 +171,9 @@ def _switch_medians(switches: list[Event]) -> dict[str, dict[str, float]]:
 def _executions(story: Story) -> dict[str, int]:
     ended = [event for event in story.of("execution_ended") if event.fields.get("purpose") == "train"]
     states = {str(event.fields["execution"]): str(event.fields["state"]) for event in ended}
-    counts = {state: sum(seen == state for seen in states.values()) for state in STATES}
+    known = story.status.executions if story.status is not None else {}
+    # An end that is durable and whose event died with the controller is in the status; one that was tried again only in the events.
+    counts = {state: max(sum(seen == state for seen in states.values()), known.get(state, 0)) for state in STATES}
     ready = _last_by(story.of("group_ready"), "group")
     return counts | {"branching": sum(int(event.fields["branching"]) for event in ready)}
 

@@ -33,7 +33,8 @@ def expect_whole(run: WholeRun, attempts: int = 1) -> None:
     assert (summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (0, 0)
     assert summary["tokens"]["sampled"] >= summary["tokens"]["trained"] > 0
     assert sum(summary["executions"][state] for state in ("scored", "partial")) >= UPDATES * GROUPS * SIZE
-    assert not unended(run.events())
+    if attempts == 1:  # an end that became durable in the last moment of an attempt is told by no event
+        assert not unended(run.events())
     assert not run.half_written()
     applied = [event.fields["version"] for event in run.events("applied")]
     assert [int(version.partition(".")[2]) for version in applied][-1] == UPDATES

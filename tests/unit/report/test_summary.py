@@ -108,6 +108,15 @@ def test_training_calls_of_several_cells_went_on_elsewhere(tmp_path: Path):
     assert summarize(read_story(tmp_path)).calls_continued_elsewhere == 1
 
 
+def test_an_end_whose_event_died_with_the_controller_counts(tmp_path: Path):
+    folder = make_run(tmp_path)
+    path = folder.events("controller", 1)
+    lines = path.read_bytes().splitlines(keepends=True)
+    lost = next(line for line in lines if b'"execution_ended"' in line)
+    path.write_bytes(b"".join(line for line in lines if line != lost))
+    assert summarize(read_story(tmp_path)).executions["scored"] == 21
+
+
 def test_an_update_whose_event_died_with_the_controller_counts_by_the_version_loaded_after_it(tmp_path: Path):
     folder = make_run(tmp_path, updates=3, finished=False)
     tape = Tape("controller", attempt=2)
