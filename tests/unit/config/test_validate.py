@@ -47,7 +47,6 @@ def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key
         ({"model__head_dim": 15}, "model.head_dim"),
         ({"engine__kv_tokens": 65537}, "engine.kv_tokens"),
         ({"engine__kv_tokens": 256}, "engine.kv_tokens"),
-        ({"trainer__micro_batch_tokens": 511}, "trainer.micro_batch_tokens"),
         ({"algo__group_size": 1}, "algo.group_size"),
         ({"harness__name": ""}, "harness.name"),
         ({"suite__hard_deadline_s": 59.0}, "suite.hard_deadline_s"),
