@@ -30,5 +30,6 @@ class Looker:
             pids=tuple(answer.pid for answer in answers),
             groups_built=sum(answer.groups_built for answer in answers),
             tokens=self._engine.counters(),
+            curve=tuple((float(running), speed) for running, speed in sorted(self._engine.curve().items())),
             cpu_s=sum(answer.cpu_s for answer in answers),
         )

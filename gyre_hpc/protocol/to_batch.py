@@ -133,6 +133,8 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """Communicators built inside the cell since its start (must not grow at a switch)."""
     tokens: dict[str, int] = {}
     """Engine counters: sampled, prefilled, cached, reprefilled."""
+    curve: tuple[tuple[float, float], ...] = ()
+    """Measured decode throughput: (calls running, tokens/s of the whole engine), ascending."""
     cpu_s: float = 0.0
     error: str = ""
     """What went wrong and is not cured yet; a rank that does not answer is named here."""

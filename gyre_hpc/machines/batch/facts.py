@@ -9,6 +9,8 @@ from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.protocol.identity import Role
 from gyre_hpc.scheduler.base import EngineCurve, Facts
 
+_ENOUGH_POINTS = 3
+
 
 def facts_of(
     now: float,
@@ -48,8 +50,19 @@ def facts_of(
         evaluating=evaluating,
         batches_done=batch.update,
         window_complete=gate_closed and not groups.live,
-        curve=EngineCurve(half=settings.scheduler.concurrency_half),
+        curve=curve_of(fleet, settings),
     )
+
+
+def curve_of(fleet: Fleet, settings: BatchSettings) -> EngineCurve:
+    """Mean of the cells' measured curves; the half-saturation model until enough of it is measured."""
+    speeds: dict[float, list[float]] = {}
+    for cell in fleet.usable():
+        for running, tokens_per_s in cell.report.curve if cell.report is not None else ():
+            speeds.setdefault(running, []).append(tokens_per_s)
+    points = tuple((running, sum(seen) / len(seen)) for running, seen in sorted(speeds.items()))
+    half = settings.scheduler.concurrency_half
+    return EngineCurve(points=points, half=half) if len(points) >= _ENOUGH_POINTS else EngineCurve(half=half)
 
 
 def speed(fleet: Fleet, settings: BatchSettings) -> float:

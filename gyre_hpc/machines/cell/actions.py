@@ -171,6 +171,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     pids: tuple[int, ...] = ()
     groups_built: int = 0
     tokens: dict[str, int] = {}
+    curve: tuple[tuple[float, float], ...] = ()
     cpu_s: float = 0.0
 
 

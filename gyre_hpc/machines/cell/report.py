@@ -27,7 +27,7 @@ class Reporter:
 
 def _news(report: CellReport) -> CellReport:
     """Without what changes all the time and can wait for the heartbeat."""
-    return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, live_requests=0, waiting="", order_seq=0)
+    return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, curve=(), live_requests=0, waiting="", order_seq=0)
 
 
 def report_of(state: State, *, waiting: str, error: str) -> CellReport:
@@ -61,6 +61,7 @@ def report_of(state: State, *, waiting: str, error: str) -> CellReport:
         pids=figures.pids,
         groups_built=figures.groups_built,
         tokens=figures.tokens,
+        curve=figures.curve,
         cpu_s=figures.cpu_s,
         error=error,
         waiting=waiting,

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode, Staleness
+from gyre_hpc.machines.batch.facts import curve_of
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.watchdog import starts_late
 from gyre_hpc.protocol.identity import Version
@@ -79,3 +80,14 @@ def test_a_cell_that_waits_for_the_first_weights_is_not_late() -> None:
     state.version = Version(0, 0)
     assert not starts_late(state, cell, late + 1)
     assert starts_late(state, cell, late + state.settings.start_deadline_s + 1)
+
+
+def test_the_waterlevel_uses_the_measured_curve_once_there_is_enough_of_it() -> None:
+    world = BatchWorld(scheduler=scheduler(), cells=2)
+    world.run(1.0)
+    state = world.batch.state
+    assert curve_of(state.fleet, state.settings).points == ()
+    for cell, factor in zip(state.fleet.cells.values(), (1.0, 3.0), strict=True):
+        assert cell.report is not None
+        cell.report = msgspec.structs.replace(cell.report, curve=tuple((float(n), factor * 100 * n) for n in (1, 2, 4)))
+    assert curve_of(state.fleet, state.settings).points == ((1.0, 200.0), (2.0, 400.0), (4.0, 800.0))
