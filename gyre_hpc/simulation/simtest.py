@@ -50,7 +50,7 @@ def describe(outcome: Outcome) -> str:
         lines += [
             *(f"    {line}" for line in outcome.waits),
             f"  FAILED: {outcome.violation}",
-            f"  again: gyre simtest --seeds 1 --first {outcome.scenario.seed} --verbose",
+            f"  again: gyre simtest --seed {outcome.scenario.seed} [--trace]",
         ]
     return "\n".join(lines)
 

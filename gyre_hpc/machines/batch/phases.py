@@ -29,10 +29,14 @@ def advance_phase(state: State, now: float) -> list[Effect]:
         case Phase.warm_fit:
             return _fit(state, now)
         case Phase.eval_before | Phase.eval_after:
-            return take_target(state, now) + _evaluate(state, now)
+            effects = take_target(state, now)
+            if state.phase is Phase.eval_after and state.update < state.settings.updates:
+                # The core was lost with updates that no checkpoint holds.
+                return effects + enter(state, now, Phase.training)
+            return effects + _evaluate(state, now)
         case Phase.training:
             effects = take_target(state, now)
-            if state.update >= state.settings.updates:
+            if state.is_settled and state.update >= state.settings.updates:
                 effects += enter(state, now, Phase.eval_after)
             return effects
         case Phase.done:
@@ -190,7 +194,11 @@ def _fit(state: State, now: float) -> list[Effect]:
 def may_evaluate(state: State) -> bool:
     """Evaluations run on one frozen version: every usable cell serves it and none is on its way elsewhere."""
     usable = state.fleet.usable()
-    return bool(usable) and all(cell.is_serving and cell.report is not None and cell.report.version == state.version for cell in usable)
+    return (
+        state.is_settled
+        and bool(usable)
+        and all(cell.is_serving and cell.report is not None and cell.report.version == state.version for cell in usable)
+    )
 
 
 def _evaluate(state: State, now: float) -> list[Effect]:

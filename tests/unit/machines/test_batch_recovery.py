@@ -267,3 +267,19 @@ def test_an_update_that_a_core_thought_lost_made_after_all_is_no_part_of_the_new
     applied = Applied(0, "hash", Version(0, 1))
     tell(made, 0.6, report("cell-0", 1, snapshots=(Version(1, 0),), version=Version(1, 0), applied=applied))
     assert made.state.version == Version(1, 0)
+
+
+def test_the_last_evaluation_waits_for_the_last_weights() -> None:
+    made, _ = machine(*HISTORY, *DONE)
+    state = made.state
+    state.phase, state.batch = Phase.training, OpenBatch(update=3)
+    state.loading = Checkpoint("checkpoints/0.3", Version(0, 3), 2)
+    made.handle(1.0, TimerFired("tick"))
+    assert state.phase is Phase.training, "version 0.3 is on its way, the cells serve 0.0"
+
+
+def test_updates_that_were_lost_during_the_last_evaluation_are_made_again() -> None:
+    made, _ = machine(*HISTORY, *DONE)
+    made.state.phase = Phase.eval_after
+    made.handle(1.0, TimerFired("tick"))
+    assert made.state.phase is Phase.training

@@ -156,7 +156,7 @@ def test_a_failing_seed_prints_its_schedule_and_how_to_see_it_again(
     assert main(seeds=1, first=5) == 1
     shown = capsys.readouterr().out
     assert all(str(fault) in shown for fault in draw(5).faults)
-    assert "--seeds 1 --first 5" in shown and "not over after 200 events" in shown
+    assert "gyre simtest --seed 5" in shown and "not over after 200 events" in shown
 
 
 def test_a_good_seed_says_little(capsys: pytest.CaptureFixture[str]) -> None:
