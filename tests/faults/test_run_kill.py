@@ -102,6 +102,24 @@ def test_a_run_outlives_the_kill_of_any_of_its_processes(tmp_path: Path, victim:
         assert not run.processes()
 
 
+def test_a_satellite_killed_in_mid_batch_is_voided_and_the_update_is_whole(tmp_path: Path):
+    # Training takes half a second per micro-batch here, so that the satellite dies with a lease.
+    pace = ("trainer.timed_tokens_per_s=1000", "scheduler.lead_factor=0", "scheduler.max_staleness=0")
+    with WholeRun(tmp_path, *RUN, *pace, "cluster.runner_capacity=12") as run:
+        victim = run.wait_event("micro_batch_leased", lambda event: event.fields["cell"] != "cell-0").fields["cell"]
+        run.kill(victim)
+        assert run.wait_end() == 0, run.printed
+        (lost,) = run.events("cell_lost")
+        assert (lost.fields["cell"], lost.fields["reason"]) == (victim, "killed by signal 9")
+        assert lost.fields["voided"] >= 1
+        for applied in run.events("applied"):
+            ready = [event.fields for event in run.events("group_ready") if event.fields["update"] == applied.fields["update"]]
+            ids = {id for fields in ready for id in fields["micro_batches"]}
+            assert applied.fields["micro_batches"] == len(ids)
+            assert applied.fields["executions"] == GROUPS * SIZE
+        expect_whole(run)
+
+
 def test_two_runs_at_once_on_one_machine_stay_apart(tmp_path: Path):
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
