@@ -1,6 +1,7 @@
 """Carries out a scenario's faults: at their times, or at the moments they wait for."""
 
 from collections import Counter
+from functools import partial
 from typing import TYPE_CHECKING
 
 from gyre_hpc.simulation.process import Process, Running
@@ -25,7 +26,7 @@ class Faults:
             if fault.on:
                 self._aimed.setdefault(fault.target, []).append(fault)
             else:
-                sim.kernel.at(fault.at, lambda fault=fault: self._strike(fault))
+                sim.kernel.at(fault.at, partial(self._strike, fault))
 
     def touch(self, process: Process, what: str) -> None:
         """`what` (`Apply:end`) happens in the process now."""

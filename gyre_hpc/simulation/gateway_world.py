@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from gyre_hpc.machines.base import Received
@@ -47,7 +48,7 @@ class GatewayWorld:
 
     def _gone(self) -> None:
         for connection in self.connections.values():
-            connection.wire.push(connection.client, lambda hear=connection.hear: hear("error", (0, "connection reset")))
+            connection.wire.push(connection.client, partial(connection.hear, "error", (0, "connection reset")))
 
     # clients
 
@@ -141,8 +142,12 @@ class GatewayWorld:
             if request is not None:
                 taken.append(request)
 
+        def drop() -> None:
+            for request in taken:
+                cell.world.engine.drop(request)
+
         def leave() -> None:
-            there.push(cell, lambda: [cell.world.engine.drop(request) for request in taken] and None)
+            there.push(cell, drop)
 
         def refused() -> None:
             back.push(gateway, lambda: running.fail("CellLost", "connection reset"))
