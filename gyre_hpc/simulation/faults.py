@@ -48,9 +48,6 @@ class Faults:
                 self._count(fault, running.extra_s)
         self.touch(running.process, f"{running.name}:begin")
 
-    def fails_to_start(self, process: Process) -> bool:
-        return self._sim.bad_starts[process.name] > 0
-
     def _is_due(self, fault: Fault) -> bool:
         if self._sim.kernel.now < fault.at:
             return False

@@ -5,7 +5,7 @@ An outside program: its retries are its own affair. Everything it does follows f
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from gyre_hpc.chat.base import Message
@@ -34,7 +34,6 @@ class Thread:
     connection: Connection | None = None
     children: int = 0
     stream: bool = True
-    asked: list[str] = field(default_factory=list)
 
 
 class Agent:
@@ -153,7 +152,6 @@ class Agent:
         answer = reply.answer
         text = thread.heard + answer.content
         self._process.sim.watch.answered(reply.call, text, tuple(call.id for call in answer.tool_calls))
-        thread.asked.append(reply.call)
         thread.messages.append(Message(role="assistant", content=text, tool_calls=answer.tool_calls))
         thread.turns_left -= 1
         if thread.turns_left <= 0:

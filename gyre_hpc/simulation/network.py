@@ -32,10 +32,6 @@ class Network:
     def storm(self, until: float, share: float) -> None:
         self._storm = (until, share)
 
-    def clear(self) -> None:
-        self._cuts.clear()
-        self._storm = (-1.0, 0.0)
-
     def cut_until(self, one: str, other: str) -> float:
         """When the two hear each other again; the past if they do now."""
         if not self._cuts or one == other:

@@ -22,6 +22,8 @@ from gyre_hpc.simulation.watch import Watch
 
 LIMIT_S = 900.0
 LIMIT_EVENTS = 250_000
+PATIENCE_S = 300.0
+"""Longer than the progress deadline of the run, which names a reason."""
 _START_S = 0.3
 
 
@@ -68,7 +70,7 @@ class Simulation:
         waiting: tuple[str, ...] = ()
         try:
             self._begin_attempt()
-            self.kernel.run(lambda: self.ended is not None, LIMIT_S, LIMIT_EVENTS)
+            self.kernel.run(self._is_over, LIMIT_S, LIMIT_EVENTS)
             self.watch.judge()
         except Exception as error:  # noqa: BLE001  (any bug of any machine is a finding with its seed)
             violation = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
@@ -78,6 +80,12 @@ class Simulation:
             scenario=self.scenario, violation=violation, stack=stack, events=self.kernel.num_events, seconds=self.kernel.now,
             faults=dict(self.faults.struck), counts=dict(self.counts), fingerprint=self.kernel.fingerprint, waits=waiting,
         )  # fmt: skip
+
+    def _is_over(self) -> bool:
+        """Raises Violation when the run goes on for long after the last fault was cured: nobody may go in circles either."""
+        if self.kernel.now - self.faults.calm_at > PATIENCE_S:
+            raise Violation(f"the run is not over {PATIENCE_S:g} s after the last fault")
+        return self.ended is not None
 
     def _begin_attempt(self) -> None:
         self.attempt += 1

@@ -10,7 +10,6 @@ from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.records import CommitIntended
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.live import CallState
-from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.simulation.kernel import Violation
@@ -18,7 +17,7 @@ from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
 from gyre_hpc.simulation.watch_documents import DocumentTruth
 from gyre_hpc.simulation.watch_training import TrainingTruth
-from gyre_hpc.simulation.weights import Content, Weights
+from gyre_hpc.simulation.weights import Content
 
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
@@ -98,9 +97,6 @@ class Watch:
     def folded(self, calls: dict[str, Any], damaged: dict[str, str]) -> None:
         if damaged:
             raise Violation(f"journal contradicts itself: {damaged}")
-
-    def weights(self, version: Version) -> Weights | None:
-        return self._training.versions.get(version)
 
     def finished(self, code: int, reason: str) -> None:
         """The controller says that the run is over."""
