@@ -41,9 +41,12 @@ def main(config: Config, modules: str = MODULES) -> int:
 def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
     """Start the supervisor of a claimed attempt, show the run, return its exit code."""
     print(f"run: {claim.folder.root}", flush=True)
-    with _supervisor(claim, modules) as supervisor, _passing_on_signals(supervisor):
+    with _stop_signals() as stop, _supervisor(claim, modules) as supervisor:
+        stop.pass_on_to(supervisor)
         _show(claim.folder, supervisor)
         code = supervisor.wait()
+    if stop.came and code == -signal.SIGTERM:  # told to stop before it could do so in order: it had started nothing yet
+        code = STOPPED
     if not config.debug.keep_workspaces and code != SUPERSEDED:  # a newer attempt works there
         with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
             remove_tree(scratch_folder(config, claim.folder))
@@ -77,17 +80,33 @@ def _supervisor(claim: Claim, modules: str) -> Iterator[subprocess.Popen[bytes]]
         process.wait()
 
 
-@contextlib.contextmanager
-def _passing_on_signals(process: subprocess.Popen[bytes]) -> Iterator[None]:
+class _Stop:
     """Ctrl-C and SIGTERM become an orderly stop of the run; we stay until it is over."""
 
-    def stop(number: int, frame: object) -> None:
-        if process.poll() is None:
+    def __init__(self) -> None:
+        self.came = False
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def tell(self, number: int, frame: object) -> None:
+        """Handler of both signals."""
+        self.came = True
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
+        """A signal that came before there was a process is passed on now."""
+        self._process = process
+        if self.came:
             process.terminate()
 
-    before = {sig: signal.signal(sig, stop) for sig in (signal.SIGINT, signal.SIGTERM)}
+
+@contextlib.contextmanager
+def _stop_signals() -> Iterator[_Stop]:
+    """From before the supervisor's start to after its end."""
+    stop = _Stop()
+    before = {sig: signal.signal(sig, stop.tell) for sig in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield stop
     finally:
         for sig, handler in before.items():
             signal.signal(sig, handler)

@@ -81,6 +81,14 @@ def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: 
         assert not scratch_left(tmp_path)
 
 
+def test_a_run_stopped_before_its_supervisor_is_up_is_stopped_not_failed(tmp_path: Path):
+    with Launched(tmp_path) as launched:
+        wait_for(lambda: descendants(launched.process.pid), "start of the supervisor")
+        launched.process.send_signal(signal.SIGTERM)
+        assert launched.process.wait(timeout=60) == 130, launched.out.read_text()
+        assert "run stopped; go on with" in launched.out.read_text()
+
+
 def scratch_left(root: Path) -> list[Path]:
     return list((root / "s").iterdir()) if (root / "s").exists() else []
 
