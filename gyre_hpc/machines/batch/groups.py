@@ -34,8 +34,18 @@ class Group:
     """GroupBegun is on disk: it may be given to a runner."""
     first_versions: dict[str, Version] = field(default_factory=dict)
     ended: dict[str, Ended] = field(default_factory=dict)
+    floor: int = 0
+    """Oldest step a first call could meet when the group began."""
     update: int = -1
     """Update it was chosen for."""
+
+    @property
+    def oldest_possible_step(self) -> int:
+        """No first call of it can have met an older one. A call whose fact is still on its way may have met the floor."""
+        known = self.first_step
+        if known is not None and len(self.first_versions) == len(self.members):
+            return known
+        return self.floor if known is None else min(known, self.floor)
 
     @property
     def first_step(self) -> int | None:
@@ -65,10 +75,10 @@ class Groups:
             return GroupId("train", self.begun["train"] // self._per_batch, self.begun["train"] % self._per_batch)
         return GroupId(purpose, slot, sum(1 for id in self.groups if id.purpose == purpose and id.slot == slot))
 
-    def begin(self, id: GroupId) -> Group:
+    def begin(self, id: GroupId, floor: int = 0) -> Group:
         size = self._size if id.purpose == "train" else 1
         members = [str(ExecutionId(id.purpose, id.slot, id.group, index)) for index in range(size)]
-        group = Group(id=id, ordinal=self.begun[id.purpose], members=members)
+        group = Group(id=id, ordinal=self.begun[id.purpose], members=members, floor=floor)
         self.groups[id] = group
         self.begun[id.purpose] += 1
         for member in members:

@@ -23,9 +23,9 @@ def dispatch(state: State, now: float) -> list[Effect]:
         id = _next(state)
         if id is None:
             break
-        group = state.groups.begin(id)
+        group = state.groups.begin(id, oldest_met_step(state))
         state.moved_on(now)
-        effects += persist(state, GroupBegun(id), partial(_begun, group=group))
+        effects += persist(state, GroupBegun(id, group.floor), partial(_begun, group=group))
         effects.append(Note("group_begun", {"group": str(id), "update": state.update}))
     return effects
 
@@ -60,15 +60,20 @@ def gate_closed(state: State) -> bool:
     """The dispatch gate lets no new group begin. It counts from the oldest version that a first call may meet."""
     settings = state.settings
     begun = state.groups.begun["train"]
-    # While the core is brought to other weights the cells still serve what was published before.
-    met = [state.update, state.version.step if state.version is not None else None, state.fleet.oldest_served_step()]
     return begun >= settings.total_groups or not may_dispatch(
         begun,
-        min(step for step in met if step is not None),
+        oldest_met_step(state),
         policy_of(settings.scheduler),
         max_staleness=settings.scheduler.max_staleness,
         groups_per_batch=settings.groups_per_batch,
     )
+
+
+def oldest_met_step(state: State) -> int:
+    """Oldest step a first call made from now on can meet."""
+    # While the core is brought to other weights the cells still serve what was published before.
+    met = [state.update, state.version.step if state.version is not None else None, state.fleet.oldest_served_step()]
+    return min(step for step in met if step is not None)
 
 
 def choose(state: State) -> list[Effect]:
@@ -92,7 +97,7 @@ def choose(state: State) -> list[Effect]:
 
 
 def _candidate(group: Group) -> Candidate:
-    return Candidate(id=group.id, version=group.first_step)
+    return Candidate(id=group.id, version=group.oldest_possible_step)
 
 
 def prepare(state: State, now: float) -> list[Effect]:

@@ -13,7 +13,10 @@ class AttemptBegun(msgspec.Struct, frozen=True, tag="attempt_begun"):
 
 
 class GroupBegun(msgspec.Struct, frozen=True, tag="group_begun"):
+    """`floor`: oldest step that a first call of its executions could meet when it began."""
+
     group: GroupId
+    floor: int = 0
 
 
 class ExecutionRestarted(msgspec.Struct, frozen=True, tag="execution_restarted"):

@@ -55,8 +55,8 @@ def _nothing(state: State, now: float) -> list[Effect]:
 def _replay(state: State, now: float, record: Any) -> None:
     groups = state.groups
     match record:
-        case GroupBegun(group=id):
-            groups.begin(id).durable = True
+        case GroupBegun(group=id, floor=floor):
+            groups.begin(id, floor).durable = True
         case ExecutionRestarted(old=old):
             if groups.is_known(old):
                 groups.restart(old)
