@@ -77,7 +77,7 @@ def test_a_run_killed_as_a_whole_leaves_no_process_and_is_finished_by_resume(tmp
 
 @pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: signal.Signals):
-    with WholeRun(tmp_path, *RUN) as run:
+    with WholeRun(tmp_path, *RUN, "algo.updates=40") as run:  # far from its end when it is stopped
         in_mid_run(run)
         below = run.processes()
         scratch = scratch_folder(load_config(run.folder.config), run.folder)
