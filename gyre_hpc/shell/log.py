@@ -5,6 +5,7 @@ the file is opened again; damage before the tail raises.
 """
 
 import asyncio
+import contextlib
 import errno
 import os
 import struct
@@ -46,8 +47,10 @@ class MachineLog:
     def __init__(self, path: Path, whole: int) -> None:
         """Open for appending after the first `whole` bytes; what follows them is a torn tail and is cut off."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file = open(path, "ab")  # noqa: SIM115  (lives as long as the process)
+        # Unbuffered: a buffer would keep what a full disk refused and write it later, between records that were told durable.
+        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  (lives as long as the process)
         self._file.truncate(whole)
+        self._whole = whole
         self._waiting: list[tuple[bytes, Callable[[Exception | None], None]]] = []
         self._task: asyncio.Task[None] | None = None
 
@@ -74,14 +77,18 @@ class MachineLog:
         self._task = None
 
     def _write(self, data: bytes) -> None:
-        start = self._file.tell()
         try:
-            self._file.write(data)
-            self._file.flush()
+            # What a failed write left, where it could not be cut off then.
+            self._file.truncate(self._whole)
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fdatasync(self._file.fileno())
         except OSError as error:
-            self._file.truncate(start)
+            with contextlib.suppress(OSError):
+                self._file.truncate(self._whole)
             raise as_storage_error(error) from error
+        self._whole += len(data)
 
     def close(self) -> None:
         self._file.close()

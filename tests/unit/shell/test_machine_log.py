@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import resource
 from pathlib import Path
 
 import msgspec
@@ -72,3 +73,31 @@ def test_a_full_disk_fails_everything_that_waits_and_leaves_the_log_whole(tmp_pa
     monkeypatch.setattr(os, "fdatasync", sync)
     assert write(path, 4) == [None]
     assert [fact.number for fact in read_log(path, Fact)[0]] == [1, 4]
+
+
+def test_what_did_not_fit_is_not_written_later_between_records_that_are_durable(tmp_path: Path) -> None:
+    path = tmp_path / "m.log"
+    outcomes: list[Exception | None] = []
+
+    async def append(log: MachineLog, number: int) -> None:
+        done = asyncio.Event()
+        log.append(Fact(number), lambda error: (outcomes.append(error), done.set()))
+        await done.wait()
+
+    async def run() -> None:
+        log = MachineLog(path, 0)
+        await append(log, 1)
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        # A real write that ends half-way, as on a full disk; the kernel says EFBIG then.
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 5, hard))
+        try:
+            await append(log, 2)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        await append(log, 3)
+        log.close()
+
+    asyncio.run(run())
+    assert [type(outcome) for outcome in outcomes] == [type(None), OSError, type(None)]
+    records, whole = read_log(path, Fact)
+    assert [fact.number for fact in records] == [1, 3] and whole == path.stat().st_size
