@@ -21,6 +21,8 @@ from gyre_hpc.config.search_path import PACKAGE, register
 from gyre_hpc.errors import UserError
 
 _FULL = "HYDRA_FULL_ERROR"
+_STOPPED = 130
+"""Exit code after Ctrl-C, as shells have it."""
 
 
 def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
@@ -51,6 +53,9 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
             if wants_traceback or bugs:
                 raise
             codes.append(_say(explained(error)))
+        except KeyboardInterrupt:
+            # While composing: nothing was started. A run that was started handles the signal itself.
+            sys.exit(_STOPPED)
         sys.exit(max(codes, default=0))
 
     return run
