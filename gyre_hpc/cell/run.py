@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,8 +77,13 @@ def transport_of(config: Config) -> TransportConfig:
     return replace(config.transport, groups="tcp") if config.trainer.kind is TrainerKind.timed else config.transport
 
 
-async def lead(birth: Birth, place: Place, channel: Channel | None) -> None:
-    """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives."""
+async def lead(
+    birth: Birth, place: Place, channel: Channel | None, ends: Callable[[Callable[[str], None]], None] = end_with_parent
+) -> None:
+    """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives.
+
+    `ends` is handed what ends this cell. Nothing here is the process's own, so that several timed cells can live in one.
+    """
     config, folder, interface = birth.config, birth.folder, birth.config.network.interface
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
@@ -112,7 +118,7 @@ async def lead(birth: Birth, place: Place, channel: Channel | None) -> None:
         machine_log=machine_log,
         record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
     )
-    end_with_parent(host.end)
+    ends(host.end)
     url = await host.bind(interface)
     settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
     host.run(CellMachine(settings, birth.register(url)), Restarted(tuple(records)))

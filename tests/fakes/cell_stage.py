@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from gyre_hpc.protocol.supervision import Directory, Entry, Register
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.protocol.to_batch import CellReport
 from gyre_hpc.protocol.to_cell import Lease, Order
+from gyre_hpc.shell.arguments import arguments
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.supervisor.commands import Commands
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive, wait_for
@@ -92,12 +94,22 @@ class Stage:
         """As the supervisor would: torchrun with a rendezvous of its own, or plain python for a timed cell."""
         commands = Commands(config=self.config, run=str(self.folder.root), attempt=1, supervisor_url=self.url)
         command = commands.build(cell, incarnation)
-        log = self.folder.log(cell)
+        self.processes[cell] = self._spawn(cell, command.argv, command.environment)
+
+    def start_together(self, *cells: str) -> None:
+        """Timed cells, all in one process."""
+        tail = arguments(name=cells[0], run=str(self.folder.root), attempt=1, incarnation=0, supervisor_url=self.url)
+        argv = [sys.executable, "-m", "tests.fakes.processes.many_cells", "--cells", ",".join(cells), *tail]
+        process = self._spawn(cells[0], argv, {})
+        self.processes |= dict.fromkeys(cells, process)
+
+    def _spawn(self, name: str, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+        log = self.folder.log(name)
         log.parent.mkdir(exist_ok=True)
         with open(log, "ab") as output:
-            self.processes[cell] = subprocess.Popen(
-                command.argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
-                env={**os.environ, **command.environment, PARENT_PID: str(os.getpid()), "OMP_NUM_THREADS": "1"},
+            return subprocess.Popen(
+                argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+                env={**os.environ, **environment, PARENT_PID: str(os.getpid()), "OMP_NUM_THREADS": "1"},
             )  # fmt: skip
 
     def kill(self, cell: str) -> None:

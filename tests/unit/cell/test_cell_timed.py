@@ -62,6 +62,24 @@ def test_two_timed_cells_make_an_update_together_without_torch(tmp_path: Path):
         assert not any(has_torch(stage.processes[cell].pid) for cell in TWO)
 
 
+def test_many_timed_cells_live_in_one_process(tmp_path: Path):
+    cells = tuple(f"cell-{number}" for number in range(12))
+    with Stage(tmp_path, timed_config()) as stage:
+        stage.start_together(*cells)
+        stage.wait_registered(*cells)
+        order(stage, cells[0], term=1, role=Role.rollout)
+        stage.until(cells[0], lambda report: report.state is CellState.rollout, "the first one serves")
+        for cell in cells[1:]:
+            order(stage, cell, term=1, role=Role.rollout)
+        for cell in cells:
+            stage.until(cell, lambda report: report.state is CellState.rollout, f"{cell} serves")
+            assert len(stage.generate(cell)["output_ids"]) == 8
+        order(stage, cells[3])
+        stage.until(cells[3], lambda report: report.state is CellState.train, "one of them trains")
+        assert all(stage.report(cell).state is CellState.rollout for cell in cells if cell != cells[3])
+        assert len({stage.report(cell).pids for cell in cells}) == 1
+
+
 def test_scripted_agents_register_and_answer_a_drill_prompt_the_same_way_each_time(tmp_path: Path):
     config = tiny_config()
     config.model.max_context, config.warm_start.sloppiness = 512, 0.0
