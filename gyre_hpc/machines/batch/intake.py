@@ -131,13 +131,14 @@ def activity_of(state: State, cell: Cell) -> str:
     if report.state is CellState.rollout:
         return f"rollout:{'' if report.live_requests else _why_no_calls(state)}"
     if report.state is CellState.train:
-        busy = bool(state.batch.ledger.leased(cell.name)) or report.commit is not None
+        fits = state.phase is Phase.warm_fit and cell is state.fleet.core
+        busy = bool(state.batch.ledger.leased(cell.name)) or report.commit is not None or fits
         return f"train:{'' if busy else 'waits_for_groups' if not state.batch.full else 'waits_for_commit'}"
     return f"{report.state.value}:"
 
 
 def _why_no_calls(state: State) -> str:
-    if state.phase.value != "training":
+    if state.phase is not Phase.training:
         return state.phase.value
     return "tools_or_empty" if state.groups.live else "no_executions"
 
