@@ -1,13 +1,18 @@
 """Where a run's three folders are (DESIGN §10): durable run folder, node-local scratch, shared cache."""
 
+import contextlib
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
+
+LONGEST_SCRATCH = 60
+"""Bytes. A socket path holds at most 103; below scratch come a folder per run and a name."""
 
 
 def claim_run_folder(config: Config, unix_s: float) -> RunFolder:
@@ -15,42 +20,81 @@ def claim_run_folder(config: Config, unix_s: float) -> RunFolder:
     if config.resume:
         return RunFolder(Path(config.resume).expanduser().resolve())
     if config.paths.run:
-        folder = RunFolder(Path(config.paths.run).expanduser().resolve())
-        if folder.config.exists():
-            raise UserError(
-                "paths.run", config.paths.run, f"holds a run already: go on with it by resume={config.paths.run}, or name another folder"
-            )
-        folder.root.mkdir(parents=True, exist_ok=True)
-        return folder
+        with _made("paths.run", config.paths.run):
+            return _claim_named(config.paths.run)
     stem = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(unix_s))}-{config.seed}"
     above = Path.cwd() / "outputs" / config.experiment
-    above.mkdir(parents=True, exist_ok=True)
-    for ordinal in range(1000):
-        root = above / (f"{stem}-{ordinal}" if ordinal else stem)
-        try:
-            root.mkdir()
-        except FileExistsError:
-            continue  # another start in the same second
-        return RunFolder(root)
+    with _made("paths.run", str(above)):
+        above.mkdir(parents=True, exist_ok=True)
+        for ordinal in range(1000):
+            root = above / (f"{stem}-{ordinal}" if ordinal else stem)
+            try:
+                root.mkdir()
+            except FileExistsError:
+                continue  # another start in the same second
+            return RunFolder(root)
     raise UserError("paths.run", "", f"{above} holds 1000 runs of this second; name a folder of your own")
 
 
+def _claim_named(name: str) -> RunFolder:
+    folder = RunFolder(Path(name).expanduser().resolve())
+    if folder.config.exists():
+        raise UserError("paths.run", name, f"holds a run already: go on with it by resume={name}, or name another folder")
+    folder.root.mkdir(parents=True, exist_ok=True)
+    for ours in (folder.events_folder, folder.journal, folder.checkpoints, folder.token.parent, folder.tensorboard):
+        if ours.exists():
+            raise UserError("paths.run", name, f"holds {ours.name} but no config.yaml; name a new or an empty folder")
+    try:
+        folder.attempts.mkdir()  # of two starts at once, one makes it
+    except FileExistsError as error:
+        raise UserError("paths.run", name, "another start has just taken it; name another folder") from error
+    return folder
+
+
 def cache_folder(config: Config) -> Path:
-    """Shared by runs; created."""
-    if config.paths.cache:
-        folder = Path(config.paths.cache).expanduser().resolve()
-    else:
-        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gyre_hpc"
-    folder.mkdir(parents=True, exist_ok=True)
+    """Shared by runs; created. Raises UserError."""
+    with _made("paths.cache", config.paths.cache):
+        if config.paths.cache:
+            folder = Path(config.paths.cache).expanduser().resolve()
+        else:
+            folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gyre_hpc"
+        folder.mkdir(parents=True, exist_ok=True)
+        _must_be_writable(folder)
     return folder
 
 
 def scratch_folder(config: Config, run: RunFolder) -> Path:
-    """Node-local folder of one run, mode 0700, its path short enough for sockets below it; created. The same for every process of a run."""
-    above = Path(config.paths.scratch).expanduser().resolve() if config.paths.scratch else Path(tempfile.gettempdir())
-    name = f"gyre-{os.getuid()}-{run.root.stat().st_ino:x}"
-    folder = above / name
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    if folder.stat().st_uid != os.getuid():
-        raise UserError("paths.scratch", str(above), f"{folder} belongs to somebody else; name a folder of your own")
+    """Node-local folder of one run, mode 0700, its path short enough for sockets below it; created. The same for every process of a run.
+
+    Raises UserError.
+    """
+    with _made("paths.scratch", config.paths.scratch):
+        folder = above_scratch(config) / f"gyre-{os.getuid()}-{run.root.stat().st_ino:x}"
+        folder.mkdir(exist_ok=True, mode=0o700)
+        if folder.stat().st_uid != os.getuid():
+            raise UserError("paths.scratch", str(folder.parent), f"{folder} belongs to somebody else; name a folder of your own")
     return folder
+
+
+def above_scratch(config: Config) -> Path:
+    """Where scratch folders are made; created. Raises UserError."""
+    with _made("paths.scratch", config.paths.scratch):
+        above = Path(config.paths.scratch).expanduser().resolve() if config.paths.scratch else Path(tempfile.gettempdir())
+        above.mkdir(parents=True, exist_ok=True)
+        _must_be_writable(above)
+    return above
+
+
+@contextlib.contextmanager
+def _made(field: str, value: str) -> Iterator[None]:
+    """A folder that cannot be made or used is bad input."""
+    try:
+        yield
+    except (OSError, RuntimeError) as error:  # RuntimeError: no home for ~
+        raise UserError(field, value, f"cannot be used ({error}); name a folder that you can write to") from error
+
+
+def _must_be_writable(folder: Path) -> None:
+    """Raises OSError."""
+    with tempfile.TemporaryFile(dir=folder):
+        return

@@ -54,9 +54,6 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
         stored = load_config(RunFolder(root).config)
     except FileNotFoundError as error:
         raise UserError("resume", folder, "name a run folder, one that holds config.yaml") from error
-    except OmegaConfBaseException as error:
-        message = str(error).splitlines()[0]
-        raise UserError("resume", folder, f"its config.yaml was written by another version: {message}") from error
     node = OmegaConf.structured(stored)
     for key, value in _changes(overrides):
         try:

@@ -3,10 +3,13 @@
 Each check yields (field, value, remedy); the first one becomes a UserError. Types and unknown keys are refused earlier, by the schema.
 """
 
+import math
 import re
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any
 
+from gyre_hpc.config.place import LONGEST_SCRATCH
 from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode, TrainerKind
 from gyre_hpc.errors import UserError
 
@@ -42,11 +45,18 @@ SHARES = {
     "warm_start.sloppiness": (True, True),
 }
 """Fields between 0 and 1, and whether 0 and 1 themselves are allowed."""
+AT_MOST = {
+    "cluster.cells": 4096, "cluster.ranks_per_cell": 1024, "cluster.gateways": 256, "cluster.runner_capacity": 1 << 20,
+    "algo.groups_per_batch": 1 << 20, "algo.group_size": 1 << 16, "evaluation.tasks": 1 << 20, "warm_start.executions": 1 << 24,
+}  # fmt: skip
+"""Far above any real run: counts of processes and executions that a slip of the finger must not start."""
+_LONGEST_S = 1e8
+"""Three years; far beyond it timers of libraries overflow."""
 
 
 def validate(config: Config) -> None:
     """Raise UserError for the first thing that cannot work."""
-    for check in (_ranges, _cluster, _kinds, _scheduler, _model, _algo, _tasks, _steps, _places):
+    for check in (_numbers, _ranges, _cluster, _kinds, _scheduler, _model, _algo, _tasks, _steps, _places):
         for field, value, remedy in check(config):
             raise UserError(field, value, remedy)
 
@@ -59,7 +69,24 @@ def value_of(config: Config, key: str) -> Any:
     return value
 
 
+def _numbers(config: Any, prefix: str = "") -> Iterator[Breach]:
+    """What every number must be, whatever it counts."""
+    for item in fields(config):
+        key, value = prefix + item.name, getattr(config, item.name)
+        if is_dataclass(value):
+            yield from _numbers(value, key + ".")
+        elif isinstance(value, float) and not math.isfinite(value):
+            yield key, value, "must be a finite number"
+        elif isinstance(value, float) and key.endswith("_s") and value > _LONGEST_S:
+            yield key, value, f"seconds, at most {_LONGEST_S:.0f}"
+        elif isinstance(value, int) and abs(value) >= 1 << 63:
+            yield key, value, "must fit into 64 bits"
+
+
 def _ranges(config: Config) -> Iterator[Breach]:
+    for key, most in AT_MOST.items():
+        if value_of(config, key) > most:
+            yield key, value_of(config, key), f"must be at most {most}"
     for key in POSITIVE:
         if not value_of(config, key) > 0:
             yield key, value_of(config, key), "must be greater than 0"
@@ -87,6 +114,10 @@ def _cluster(config: Config) -> Iterator[Breach]:
         match = re.fullmatch(r"(\d+)-(\d+)", ports)
         if match is None or not 1024 <= int(match[1]) <= int(match[2]) <= 65535:
             yield "network.port_range", ports, "write LOW-HIGH within 1024-65535, or leave it empty for any free port"
+            return
+        least = 3 + cluster.gateways + cluster.cells  # supervisor, controller, runner
+        if int(match[2]) - int(match[1]) + 1 < least:
+            yield "network.port_range", ports, f"every process listens: at least {least} ports"
     if not config.network.interface:
         yield "network.interface", "", "name the address to bind to, e.g. 127.0.0.1"
 
@@ -158,6 +189,9 @@ def _steps(config: Config) -> Iterator[Breach]:
 
 
 def _places(config: Config) -> Iterator[Breach]:
-    # A socket path holds at most 103 bytes; below scratch come a folder per run and a name.
-    if len(config.paths.scratch.encode()) > 60:
-        yield "paths.scratch", config.paths.scratch, "choose a folder of at most 60 bytes: sockets below it may not exceed 103"
+    if len(config.paths.scratch.encode()) > LONGEST_SCRATCH:
+        yield (
+            "paths.scratch",
+            config.paths.scratch,
+            f"choose a folder of at most {LONGEST_SCRATCH} bytes: sockets below it may not exceed 103",
+        )

@@ -1,14 +1,19 @@
 """What must lie in a run folder before its first process starts."""
 
+import contextlib
 import dataclasses
 import secrets
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gyre_hpc.config.place import claim_run_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import store_config
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.surroundings import check_surroundings
 from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.runner.workspaces import remove_tree
 from gyre_hpc.supervisor.attempts import claim_attempt
 from gyre_hpc.supervisor.mirror import write_private
 
@@ -24,17 +29,34 @@ class Claim:
 
 
 def prepare(config: Config, unix_s: float) -> Claim:
-    """Claim a run folder (a new one, or that of `resume`) and the next attempt in it. Raises UserError, OSError."""
+    """Claim a run folder (a new one, or that of `resume`) and the next attempt in it. Raises UserError; then nothing new is left in it."""
+    check_surroundings(config)
     folder = claim_run_folder(config, unix_s)
-    claim = Claim(folder=folder, attempt=claim_attempt(folder.attempts))
-    folder.token.parent.mkdir(mode=0o700, exist_ok=True)
-    if not folder.token.exists():
-        write_private(folder.token, secrets.token_hex(32).encode())
-    if not config.resume:
-        _tell(claim, config)
-    paths = dataclasses.replace(config.paths, run=str(folder.root))
-    store_config(dataclasses.replace(config, resume="", paths=paths), folder.config)
+    with _all_or_nothing(folder, config):
+        folder.token.parent.mkdir(mode=0o700, exist_ok=True)
+        if not folder.token.exists() or not folder.token.read_text().strip():
+            write_private(folder.token, secrets.token_hex(32).encode())
+        # Before the attempt: a folder that takes no writes must not end the attempt that may live there.
+        paths = dataclasses.replace(config.paths, run=str(folder.root))
+        store_config(dataclasses.replace(config, resume="", paths=paths), folder.config)
+        claim = Claim(folder=folder, attempt=claim_attempt(folder.attempts))
+        if not config.resume:
+            _tell(claim, config)
     return claim
+
+
+@contextlib.contextmanager
+def _all_or_nothing(folder: RunFolder, config: Config) -> Iterator[None]:
+    """A folder that takes no writes (full, read-only, not ours) is bad input; a new one is left as it was found."""
+    try:
+        yield
+    except OSError as error:
+        if config.resume:
+            raise UserError("resume", config.resume, f"cannot be written ({error}); make it writable, with free space") from error
+        for path in (folder.config, folder.token.parent, folder.events_folder, folder.attempts):
+            with contextlib.suppress(OSError):
+                path.unlink() if path.is_file() else remove_tree(path)
+        raise UserError("paths.run", str(folder.root), f"cannot be written ({error}); name another folder, with free space") from error
 
 
 def _tell(claim: Claim, config: Config) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from omegaconf.errors import OmegaConfBaseException
+import msgspec
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
@@ -40,15 +40,18 @@ class Story:
 
 
 def read_story(path: str | Path) -> Story:
-    """Raises UserError when `path` is no run folder."""
+    """Raises UserError when `path` is no run folder, or a damaged one."""
     folder = RunFolder(Path(path).expanduser().resolve())
     try:
         config = load_config(folder.config)
     except FileNotFoundError as error:
         raise UserError("RUN", str(path), "name a run folder, one that holds config.yaml") from error
-    except OmegaConfBaseException as error:
-        raise UserError("RUN", str(path), f"its config.yaml is of another version: {str(error).splitlines()[0]}") from error
-    return Story(folder=folder, config=config, events=tuple(read_events(folder.events_folder)), status=read_status(folder.status))
+    try:
+        status = read_status(folder.status)
+    except msgspec.DecodeError as error:
+        remedy = f"its status.json is damaged or of another version ({error}); go on with the run, or remove that file"
+        raise UserError("RUN", str(path), remedy) from error
+    return Story(folder=folder, config=config, events=tuple(read_events(folder.events_folder)), status=status)
 
 
 def is_over(folder: RunFolder) -> bool:

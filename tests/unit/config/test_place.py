@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.place import cache_folder, claim_run_folder, scratch_folder
+from gyre_hpc.config.place import above_scratch, cache_folder, claim_run_folder, scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import store_config
@@ -50,3 +50,39 @@ def test_scratch_is_private_short_and_one_per_run(tmp_path: Path):
     assert folders[0] != folders[1] and folders[0] == scratch_folder(config, runs[0])
     assert folders[0].stat().st_mode & 0o777 == 0o700
     assert len(folders[0].name) < 30
+
+
+def test_two_starts_in_one_named_folder_are_one_run(tmp_path: Path):
+    config = Config()
+    config.paths.run = str(tmp_path / "run")
+    claim_run_folder(config, 0.0)
+    with pytest.raises(UserError, match="another start has just taken it"):
+        claim_run_folder(config, 0.0)
+
+
+@pytest.mark.parametrize("name", ["events", "journal", "checkpoints", "state", "tensorboard"])
+def test_a_named_folder_with_what_looks_like_ours_is_not_written_over(tmp_path: Path, name: str):
+    (tmp_path / name).mkdir()
+    config = Config()
+    config.paths.run = str(tmp_path)
+    with pytest.raises(UserError, match=f"paths.run.*{name}"):
+        claim_run_folder(config, 0.0)
+
+
+@pytest.mark.parametrize("key", ["run", "cache", "scratch"])
+@pytest.mark.parametrize("below", ["file", "file/below", "~nobody_of_this_name/x"])
+def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path, key: str, below: str):
+    (tmp_path / "file").touch()
+    config = Config()
+    setattr(config.paths, key, below if below.startswith("~") else str(tmp_path / below))
+    with pytest.raises(UserError, match=f"paths.{key}=.*cannot be used.*name a folder"):
+        {"run": lambda: claim_run_folder(config, 0.0), "cache": lambda: cache_folder(config), "scratch": lambda: above_scratch(config)}[
+            key
+        ]()
+
+
+def test_a_place_for_new_runs_that_cannot_be_made_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "outputs").touch()
+    with pytest.raises(UserError, match="paths.run"):
+        claim_run_folder(Config(), 0.0)

@@ -33,6 +33,15 @@ def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key
 @pytest.mark.parametrize(
     ("values", "field"),
     [
+        ({"scheduler__dwell_s": float("inf")}, "scheduler.dwell_s"),
+        ({"trainer__lr": float("inf")}, "trainer.lr"),
+        ({"algo__truncated_is": float("nan")}, "algo.truncated_is"),
+        ({"transport__deadline_s": 1e12}, "transport.deadline_s"),
+        ({"seed": 1 << 63}, "seed"),
+        ({"algo__updates": 1 << 64}, "algo.updates"),
+        ({"cluster__cells": 100_000_000}, "cluster.cells"),
+        ({"evaluation__tasks": 1 << 30}, "evaluation.tasks"),
+        ({"network__port_range": "40000-40006"}, "network.port_range"),
         ({"suite__cpus": 64}, "suite.cpus"),
         ({"suite__memory_mb": 1 << 20}, "suite.memory_mb"),
         ({"network__port_range": "80-90"}, "network.port_range"),

@@ -1,5 +1,6 @@
 """What lies in a run folder before its first process."""
 
+import errno
 import stat
 from pathlib import Path
 
@@ -30,6 +31,29 @@ def test_resuming_keeps_the_token_and_takes_the_next_attempt(tmp_path: Path):
     assert second.attempt == 2 and second.folder.token.read_text() == token
     assert load_config(second.folder.config).resume == ""
     assert len(read_events(second.folder.events_folder)) == 1
+
+
+def test_an_empty_token_is_made_anew(tmp_path: Path):
+    prepare(config_for(tmp_path / "run"), 0.0).folder.token.write_text("")
+    assert len(prepare(config_for(tmp_path / "run", resume=True), 0.0).folder.token.read_text()) == 64
+
+
+def test_a_folder_that_takes_no_writes_is_bad_input_and_left_as_it_was_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "no space left")
+
+    root = tmp_path / "run"
+    with monkeypatch.context() as patched:
+        patched.setattr("gyre_hpc.launch.folder.store_config", full)
+        with pytest.raises(UserError, match="paths.run=.*no space left"):
+            prepare(config_for(root), 0.0)
+    assert not list(root.iterdir())
+    prepare(config_for(root), 0.0)
+    with monkeypatch.context() as patched:
+        patched.setattr("gyre_hpc.launch.folder.store_config", full)
+        with pytest.raises(UserError, match="resume=.*no space left"):
+            prepare(config_for(root, resume=True), 0.0)
+    assert [path.name for path in (root / "attempts").iterdir()] == ["1"], "the attempt that may live there goes on"
 
 
 def test_a_folder_that_holds_a_run_is_not_taken_again(tmp_path: Path):

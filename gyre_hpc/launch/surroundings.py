@@ -1,0 +1,41 @@
+"""What a run needs of its surroundings, asked before anything is written: an answer at the door instead of processes that fail.
+
+The processes ask again where they need it; this is for people.
+"""
+
+import os
+from pathlib import Path
+
+from gyre_hpc.chat import create_chat_format
+from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
+from gyre_hpc.config.schema import Config, EngineKind, SandboxKind
+from gyre_hpc.errors import UserError
+from gyre_hpc.harnesses import create_harness
+from gyre_hpc.ports import listen
+from gyre_hpc.sandboxes import create_sandbox
+from gyre_hpc.suites import create_scripted_agent, create_suite
+
+
+def check_surroundings(config: Config) -> None:
+    """Raises UserError for the first thing that is missing here."""
+    create_suite(config.suite, config.seed)
+    create_harness(config.harness.name)
+    create_chat_format(config.model.tokenizer, config.model.template)
+    if config.warm_start.executions:
+        create_scripted_agent(config.suite, config.warm_start.sloppiness)
+    if config.sandbox.kind is SandboxKind.bwrap:
+        create_sandbox(config.sandbox.kind)
+    if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
+        raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
+    cache_folder(config)
+    scratch = above_scratch(config)
+    if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
+        raise UserError(
+            "paths.scratch", str(scratch), f"TMPDIR is too long for sockets below it: at most {LONGEST_SCRATCH} bytes, e.g. /tmp"
+        )
+    try:
+        listen(config.network.interface).close()
+    except OSError as error:
+        raise UserError(
+            "network.interface", config.network.interface, f"cannot listen there ({error}); name an address of this machine"
+        ) from error

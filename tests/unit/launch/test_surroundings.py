@@ -1,0 +1,57 @@
+"""What a run would fail for in this place is said at the door, before anything is written."""
+
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.config.schema import Config, PathsConfig, SandboxKind
+from gyre_hpc.config.validate import value_of
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.folder import prepare
+from gyre_hpc.launch.surroundings import check_surroundings
+
+
+def config_for(root: Path, **values: object) -> Config:
+    config = Config(paths=PathsConfig(run=str(root / "run"), cache=str(root / "cache")))
+    for name, value in values.items():
+        group, _, key = name.partition("__")
+        setattr(value_of(config, group), key, value)
+    return config
+
+
+def test_the_defaults_find_what_they_need(tmp_path: Path):
+    check_surroundings(config_for(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"suite__name": "nosuch"}, "suite.name"),
+        ({"harness__name": "nosuch"}, "harness.name"),
+        ({"model__tokenizer": "nosuch"}, "model.tokenizer"),
+        ({"model__template": "nosuch"}, "model.tem"),
+        ({"model__path": "/nosuch"}, "model.path"),
+        ({"network__interface": "192.0.2.1"}, "network.interface"),
+        ({"network__interface": "no such address"}, "network.interface"),
+        ({"paths__cache": "/proc/nosuch"}, "paths.cache"),
+        ({"paths__scratch": "/proc/nosuch"}, "paths.scratch"),
+    ],
+)
+def test_what_is_missing_here_is_refused_and_no_run_folder_is_left(tmp_path: Path, values: dict[str, object], field: str):
+    with pytest.raises(UserError) as caught:
+        prepare(config_for(tmp_path, **values), 0.0)
+    assert field in caught.value.field
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_sandbox_that_was_asked_for_and_does_not_work_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="sandbox.kind"):
+        check_surroundings(config_for(tmp_path, sandbox__kind=SandboxKind.bwrap))
+    check_surroundings(config_for(tmp_path))
+
+
+def test_a_long_tmpdir_is_refused_with_the_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / ("x" * 60)))
+    with pytest.raises(UserError, match="paths.scratch=.*TMPDIR"):
+        check_surroundings(config_for(tmp_path))
