@@ -5,16 +5,20 @@ The supervisor holds everything else. It dies with this process: by signal, and 
 
 import contextlib
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from typing import TextIO
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
+from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.machines.supervision import SUPERSEDED
 from gyre_hpc.report.html import write_report
@@ -27,8 +31,10 @@ from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.supervisor.commands import MODULES
 
 STOPPED = 130
-"""Exit code after Ctrl-C or SIGTERM."""
+"""Exit code after Ctrl-C, SIGTERM or the terminal's end."""
 _DIED = 1
+_LOG_TAIL = 4096
+"""Bytes of a log in which its last line is looked for."""
 _SUPERVISOR = "gyre_hpc.processes.supervisor"
 
 
@@ -40,7 +46,7 @@ def main(config: Config, modules: str = MODULES) -> int:
 
 def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
     """Start the supervisor of a claimed attempt, show the run, return its exit code."""
-    print(f"run: {claim.folder.root}", flush=True)
+    _tell(f"run: {claim.folder.root}")
     with _stop_signals() as stop, _supervisor(claim, modules) as supervisor:
         stop.pass_on_to(supervisor)
         _show(claim.folder, supervisor)
@@ -48,7 +54,7 @@ def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
     if stop.came and code == -signal.SIGTERM:  # told to stop before it could do so in order: it had started nothing yet
         code = STOPPED
     if not config.debug.keep_workspaces and code != SUPERSEDED:  # a newer attempt works there
-        with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
+        with contextlib.suppress(OSError, UserError):  # what is left is in a temporary folder of this user
             remove_tree(scratch_folder(config, claim.folder))
     return code
 
@@ -58,8 +64,33 @@ def _show(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> None:
     try:
         with make_view() as view:
             follow(folder, lambda: supervisor.poll() is not None, view)
-    except Exception:  # noqa: BLE001  (a monitor never ends a run)
-        traceback.print_exc()
+    except Exception as error:  # noqa: BLE001  (a monitor never ends a run)
+        if isinstance(error, OSError):
+            _silence()
+        else:
+            traceback.print_exc()
+
+
+def _tell(line: str, stream: TextIO | None = None) -> None:
+    """Print a line. A reader or terminal that is gone never ends a run: all is in the run folder."""
+    try:
+        print(line, file=stream or sys.stdout, flush=True)
+    except OSError:
+        _silence()
+
+
+def _silence() -> None:
+    """Nobody reads our output any more (`| head`, a closed terminal): from now on it goes nowhere, which cannot fail."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        if stream is None:  # closed before we began
+            continue
+        with contextlib.suppress(OSError):
+            stream.flush()
+            continue
+        with contextlib.suppress(OSError, ValueError):  # one that is no file
+            os.dup2(nowhere, stream.fileno())
+    os.close(nowhere)
 
 
 @contextlib.contextmanager
@@ -81,14 +112,14 @@ def _supervisor(claim: Claim, modules: str) -> Iterator[subprocess.Popen[bytes]]
 
 
 class _Stop:
-    """Ctrl-C and SIGTERM become an orderly stop of the run; we stay until it is over."""
+    """Ctrl-C, SIGTERM and the terminal's end become an orderly stop of the run; we stay until it is over."""
 
     def __init__(self) -> None:
         self.came = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def tell(self, number: int, frame: object) -> None:
-        """Handler of both signals."""
+        """Handler of the signals."""
         self.came = True
         if self._process is not None and self._process.poll() is None:
             self._process.terminate()
@@ -104,7 +135,10 @@ class _Stop:
 def _stop_signals() -> Iterator[_Stop]:
     """From before the supervisor's start to after its end."""
     stop = _Stop()
-    before = {sig: signal.signal(sig, stop.tell) for sig in (signal.SIGINT, signal.SIGTERM)}
+    heard = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        heard.append(signal.SIGHUP)
+    before = {sig: signal.signal(sig, stop.tell) for sig in heard}
     try:
         yield stop
     finally:
@@ -120,15 +154,18 @@ def _conclude(claim: Claim, code: int) -> int:
     summary = write_summary(read_story(folder.root))
     write_report(read_story(folder.root))
     if code == STOPPED:
-        print(f"run stopped; go on with: python launch.py resume={folder.root}")
+        _tell(f"run stopped; go on with: python launch.py resume={folder.root}")
     else:
-        print(closing_line(summary, folder.report), flush=True)
+        _tell(closing_line(summary, folder.report))
     return code
 
 
 def say_failed(claim: Claim, code: int) -> int:
     """Why a run failed and where to look; return the exit code to give."""
-    print(f"run failed: {_reason(claim)}; logs: {claim.folder.root / 'logs'}", file=sys.stderr)
+    reason = _reason(claim)
+    _tell(f"run failed: {reason}; logs: {claim.folder.root / 'logs'}", sys.stderr)
+    if said := _last_words(claim, reason):
+        _tell(f"  {said}", sys.stderr)
     return code if code > 0 else _DIED
 
 
@@ -136,4 +173,18 @@ def _reason(claim: Claim) -> str:
     try:
         return str(json.loads(end_of(claim.folder, claim.attempt).read_text())["reason"])
     except FileNotFoundError:
-        return "the supervisor died"
+        return "the supervisor died; see logs/supervisor-0.log"
+
+
+def _last_words(claim: Claim, reason: str) -> str:
+    """The last line of the log that `reason` names: an error's message stands there."""
+    named = re.search(r"logs/([\w-]+)\.log", reason)
+    if named is None:
+        return ""
+    try:
+        with open(claim.folder.log(named[1]), "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL))
+            lines = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")

@@ -71,9 +71,16 @@ class LiveView(View):
         self._live.stop()
 
 
+class _Output(Console):
+    """rich ends the process when nobody reads any more; whoever shows a run decides that here."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError("nobody reads the output any more")
+
+
 def make_view(console: Console | None = None) -> View:
-    """A screen on a terminal, plain lines elsewhere."""
-    console = console or Console()
+    """A screen on a terminal, plain lines elsewhere. The view raises OSError when its reader or terminal is gone."""
+    console = console or _Output()
     return LiveView(console) if console.is_terminal and not console.is_dumb_terminal else PlainView(console)
 
 

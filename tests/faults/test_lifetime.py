@@ -24,17 +24,17 @@ from tests.faults.test_supervisor import quick_config
 class Launched:
     """launch.local.main in a process of its own. Use as a context manager."""
 
-    def __init__(self, root: Path, resume: bool = False) -> None:
+    def __init__(self, root: Path, resume: bool = False, output: int | None = None) -> None:
         config = quick_config()
         config.paths = PathsConfig(run=str(root / "run"), scratch=str(root / "s"))
         config.resume = str(root / "run") if resume else ""
         self.folder = RunFolder(root / "run")
         store_config(config, root / "given.yaml")
         self.out = root / "out"
-        with open(self.out, "wb") as output:
+        with open(self.out, "wb") as file:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.fakes.launch_standins", str(root / "given.yaml")],
-                cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+                cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=file if output is None else output, stderr=file if output is None else output,
                 env={name: value for name, value in os.environ.items() if name != PARENT_PID},
             )  # fmt: skip
 
@@ -137,3 +137,24 @@ def test_scratch_folders_of_two_runs_differ(tmp_path: Path):
         (tmp_path / name).mkdir()
         folders.append(scratch_folder(Config(paths=PathsConfig(scratch=str(tmp_path / "s"))), RunFolder(tmp_path / name)))
     assert folders[0] != folders[1]
+
+
+def test_a_run_goes_on_when_nobody_reads_its_output_and_ends_in_order_with_its_terminal(tmp_path: Path):
+    reading, writing = os.pipe()
+    os.close(reading)
+    with Launched(tmp_path, output=writing) as launched:
+        os.close(writing)
+        below = launched.wait_running()
+        launched.process.send_signal(signal.SIGHUP)
+        assert launched.process.wait(timeout=60) == 130
+        wait_dead(below)
+        assert launched.folder.summary.exists() and json.loads(end_of(launched.folder, 1).read_text())["exit_code"] == 130
+
+
+def test_a_failed_run_repeats_what_the_process_said_last(tmp_path: Path):
+    (tmp_path / "run" / "logs").mkdir(parents=True)
+    (tmp_path / "run" / "refuse-gateway-0").write_text("2")
+    (tmp_path / "run" / "logs" / "gateway-0.log").write_text("first\nfield=3: write 4\n")
+    with Launched(tmp_path) as launched:
+        assert launched.process.wait(timeout=60) == 2
+        assert launched.out.read_text().splitlines()[-1] == "  field=3: write 4"

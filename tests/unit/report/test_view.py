@@ -1,12 +1,15 @@
 """What people see while a run goes on, read from its folder alone."""
 
+import contextlib
 import io
+import os
 import re
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.status import read_status
 from gyre_hpc.report.lines import span
 from gyre_hpc.report.screen import screen
@@ -92,3 +95,14 @@ def test_a_run_is_over_when_its_newest_attempt_is(tmp_path: Path):
     assert not is_over(folder)
     (folder.attempts / "2" / "end.json").write_text("{}")
     assert is_over(folder)
+
+
+def test_a_reader_that_is_gone_is_an_error_and_not_the_end_of_the_process(monkeypatch: pytest.MonkeyPatch):
+    reading, writing = os.pipe()
+    os.close(reading)
+    gone = open(writing, "w")  # noqa: SIM115  (its end fails like every other write)
+    monkeypatch.setattr("sys.stdout", gone)
+    with pytest.raises(BrokenPipeError):
+        make_view().show([Event(0.0, 0.0, "controller", 1, "phase", {"phase": "training"})], None)
+    with contextlib.suppress(BrokenPipeError):
+        gone.close()
