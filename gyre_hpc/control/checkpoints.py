@@ -4,7 +4,7 @@ import asyncio
 import os
 import shutil
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +17,17 @@ from gyre_hpc.train.checkpoint_folder import newest_whole, read_marker, read_sta
 class Checkpoints:
     """Checkpoints of one run and its cached warm start."""
 
-    def __init__(self, folder: RunFolder, cached: Path) -> None:
-        self._folder, self._cached = folder, cached
+    def __init__(self, folder: RunFolder, cached: Path, note: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._folder, self._cached, self._note = folder, cached, note
 
     async def find(self, key: str, action: actions.FindCheckpoint, progress: Callable[[Any], None]) -> actions.Checkpoint | None:
-        """Newest whole checkpoint of the run."""
-        return await _in_thread(self._find)
+        """Newest whole checkpoint of the run. One that is newer and not whole is told to people: its updates are made again."""
+        loop = asyncio.get_running_loop()
+
+        def passed_over(path: Path, reason: str) -> None:
+            loop.call_soon_threadsafe(self._note, "alarm", {"what": f"checkpoint {path.name} is not used", "reason": reason})
+
+        return await _in_thread(lambda: self._find(passed_over))
 
     async def find_warm(self, key: str, action: actions.FindWarmStart, progress: Callable[[Any], None]) -> actions.Checkpoint | None:
         """Take the cached warm start into the run folder, so that the run is whole by itself."""
@@ -32,8 +37,8 @@ class Checkpoints:
         """Put the fitted checkpoint into the cache; the first of several runs that do so wins."""
         await _in_thread(lambda: _copy(self._folder.checkpoints / str(action.version), self._cached))
 
-    def _find(self) -> actions.Checkpoint | None:
-        path = newest_whole(self._folder.checkpoints)
+    def _find(self, passed_over: Callable[[Path, str], None]) -> actions.Checkpoint | None:
+        path = newest_whole(self._folder.checkpoints, passed_over)
         return None if path is None else self._describe(path)
 
     def _find_warm(self) -> actions.Checkpoint | None:

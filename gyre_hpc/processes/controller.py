@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import sys
 from pathlib import Path
 
 import gyre_hpc.chat
@@ -25,15 +26,16 @@ from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
+from gyre_hpc.shell.refusal import refusing
 from gyre_hpc.suites import blind_passes
 
 log = logging.getLogger(__name__)
 
 
-def main() -> None:
-    """Entry of `python -m gyre_hpc.processes.controller`."""
+def main() -> int:
+    """Entry of `python -m gyre_hpc.processes.controller`; 2 when it cannot work with what it finds."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    asyncio.run(serve(read_birth()))
+    return refusing(lambda: asyncio.run(serve(read_birth())))
 
 
 async def serve(birth: Birth) -> None:
@@ -41,11 +43,11 @@ async def serve(birth: Birth) -> None:
     config, folder = birth.config, birth.folder
     records, machine_log = open_logs(birth)
     preparing = Preparing(config, JournalTail(folder.journal))
-    checkpoints = Checkpoints(folder, warm_folder(config, cache_folder(config), _sources()))
     status = StatusWriter(folder.status, experiment=config.experiment, attempt=birth.attempt)
     notes = Notes(
         EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt), make_tracker(config.tracker, folder.tensorboard)
     )
+    checkpoints = Checkpoints(folder, warm_folder(config, cache_folder(config), _sources()), notes.note)
     host = Host(
         name=birth.name,
         attempt=birth.attempt,
@@ -102,4 +104,4 @@ def _sources() -> dict[str, str]:
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

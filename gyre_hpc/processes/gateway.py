@@ -9,6 +9,7 @@ from gyre_hpc.gateway.run import Gateway
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.lifetime import end_with_parent
+from gyre_hpc.shell.refusal import refusing
 
 
 async def serve(birth: Birth) -> None:
@@ -27,8 +28,7 @@ async def serve(birth: Birth) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    asyncio.run(serve(read_birth(argv)))
-    return 0
+    return refusing(lambda: asyncio.run(serve(read_birth(argv))))
 
 
 if __name__ == "__main__":

@@ -4,10 +4,10 @@ import asyncio
 import logging
 import sys
 
-from gyre_hpc.errors import UserError
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.runner.run import run
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.refusal import refusing
 
 log = logging.getLogger(__name__)
 
@@ -15,12 +15,7 @@ log = logging.getLogger(__name__)
 def main(argv: list[str] | None = None) -> int:
     """0 when told to end, 2 when the configuration cannot work here."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    try:
-        asyncio.run(_live(read_birth(argv)))
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    return 0
+    return refusing(lambda: asyncio.run(_live(read_birth(argv))))
 
 
 async def _live(birth: Birth) -> None:

@@ -63,13 +63,16 @@ class Host:
         machine_log: MachineLog | None = None,
         record_to: Path | None = None,
         max_body_bytes: int = 64 << 20,
+        others_cpu_s: Callable[[], float] = lambda: 0.0,
     ) -> None:
+        """`others_cpu_s`: CPU seconds of work that this process is answerable for and that its own children did not do."""
         self.name, self.attempt = name, attempt
         self.app = make_app(run_token, max_body_bytes)
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolves with the reason when this process should end."""
         self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses)
         self._actions, self._note, self._log = dict(actions), note, machine_log
+        self._others_cpu_s = others_cpu_s
         self._timers = Timers(lambda key: self.tell(TimerFired(key)))
         self._recorder = Recorder(record_to) if record_to else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -111,7 +114,7 @@ class Host:
     async def close(self) -> None:
         """End everything of this host; the last note is what CPU the process used."""
         own_s, children_s = cpu_seconds()
-        self._note("cpu", {"cpu_s": own_s, "children_s": children_s})
+        self._note("cpu", {"cpu_s": own_s, "children_s": children_s + self._others_cpu_s()})
         self._machine = None
         self._timers.close()
         tasks = list(self._tasks.values())

@@ -16,14 +16,15 @@ from typing import Any
 
 import msgspec
 
-from gyre_hpc.errors import StorageFull
+from gyre_hpc.errors import StorageFull, UserError
 
 _HEAD = struct.Struct("<II")
+_WITHOUT = "the run then goes on from its newest checkpoint"
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.ESTALE}
 
 
 def read_log(path: Path, record_type: Any) -> tuple[list[Any], int]:
-    """Records of a log and the length of its whole part in bytes. Raises ValueError on damage before the tail."""
+    """Records of a log and the length of its whole part in bytes. Raises UserError on damage before the tail."""
     data = path.read_bytes() if path.exists() else b""
     decoder = msgspec.msgpack.Decoder(record_type)
     records, offset = [], 0
@@ -35,7 +36,7 @@ def read_log(path: Path, record_type: Any) -> tuple[list[Any], int]:
         if zlib.crc32(payload) != crc:
             if offset + _HEAD.size + length == len(data):
                 break
-            raise ValueError(f"{path}: record at byte {offset} is damaged")
+            raise UserError("state", str(path), f"its record at byte {offset} is damaged; restore the file, or move it away: {_WITHOUT}")
         records.append(decoder.decode(payload))
         offset += _HEAD.size + length
     return records, offset

@@ -78,20 +78,29 @@ def check(folder: Path) -> dict[str, Any]:
 
 def list_marked(checkpoints: Path) -> list[tuple[Version, Path]]:
     """Folders with a marker, oldest version first; their content is not checked."""
-    found = []
+    return sorted((version, path) for version, path in _versions(checkpoints) if (path / MARKER).exists())
+
+
+def _versions(checkpoints: Path) -> Iterator[tuple[Version, Path]]:
     for path in checkpoints.iterdir() if checkpoints.is_dir() else ():
         with contextlib.suppress(ValueError):
-            if not path.name.startswith(".") and (path / MARKER).exists():
-                found.append((Version.parse(path.name), path))
-    return sorted(found)
+            if not path.name.startswith("."):
+                yield Version.parse(path.name), path
 
 
-def newest_whole(checkpoints: Path) -> Path | None:
-    """The newest checkpoint whose files are all there and undamaged, or None. Walks back from the newest."""
-    for _, path in reversed(list_marked(checkpoints)):
-        with contextlib.suppress(ValueError, FileNotFoundError):
+def newest_whole(checkpoints: Path, passed_over: Callable[[Path, str], None] = lambda path, reason: None) -> Path | None:
+    """The newest checkpoint whose files are all there and undamaged, or None. Walks back from the newest.
+
+    `passed_over(folder, reason)` is told of every newer one that is not whole.
+    """
+    for _, path in sorted(_versions(checkpoints), reverse=True):
+        try:
             check(path)
             return path
+        except FileNotFoundError:
+            passed_over(path, f"it has no {MARKER}: its writing was cut short")
+        except (OSError, ValueError) as error:
+            passed_over(path, str(error))
     return None
 
 

@@ -60,6 +60,16 @@ def test_loading_walks_back_over_damaged_ones(tmp_path, harm):
     assert folders.newest_whole(tmp_path) == tmp_path / "0.1"
 
 
+def test_newer_ones_that_are_not_whole_are_named_with_the_reason(tmp_path):
+    _write(tmp_path, 1)
+    (_write(tmp_path, 2) / "a").write_text("harmed")
+    (_write(tmp_path, 3) / folders.MARKER).unlink()
+    told = []
+    assert folders.newest_whole(tmp_path, lambda path, reason: told.append((path.name, reason))) == tmp_path / "0.1"
+    assert [name for name, _ in told] == ["0.3", "0.2"]
+    assert folders.MARKER in told[0][1] and "a is not what was written" in told[1][1]
+
+
 def test_nothing_there_is_none(tmp_path):
     assert folders.newest_whole(tmp_path) is None
     assert folders.newest_whole(tmp_path / "absent") is None

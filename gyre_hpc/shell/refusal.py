@@ -1,0 +1,18 @@
+"""Exit code of a process that cannot work with what it was given: the supervisor does not start it again, people read why."""
+
+import sys
+from collections.abc import Callable
+
+from gyre_hpc.errors import UserError
+
+REFUSED = 2
+
+
+def refusing(live: Callable[[], object]) -> int:
+    """Carry out `live`; 0, or 2 with one line on stderr when it raises UserError."""
+    try:
+        live()
+    except UserError as error:
+        print(error, file=sys.stderr, flush=True)
+        return REFUSED
+    return 0
