@@ -7,6 +7,7 @@ from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.records import ExecutionEnded, ExecutionRestarted, FirstCalled
 from gyre_hpc.machines.batch.state import State, persist, void
+from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.protocol.supervision import Directory, RestartCell, SetAside
 from gyre_hpc.protocol.to_batch import CallEnded, CellReport, CellState, Ended, FirstCall, GatewayReport, RunnerReport, ScoreState
