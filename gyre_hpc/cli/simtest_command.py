@@ -2,6 +2,8 @@
 
 import argparse
 
+from gyre_hpc.errors import UserError
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=int, default=200, help="how many seeds (default 200)")
@@ -14,6 +16,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def call(args: argparse.Namespace) -> int:
     from gyre_hpc.simulation.simtest import main
 
+    if args.seeds < 1:
+        raise UserError("--seeds", args.seeds, "give 1 or more")
     if args.seed is not None:
         return main(seeds=1, first=args.seed, verbose=True, trace=args.trace)
     return main(seeds=args.seeds, first=args.first, verbose=args.verbose)

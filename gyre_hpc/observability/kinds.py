@@ -61,7 +61,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "process_ended": ("reason process? incarnation? code?", "a child of the supervisor is gone; without process: the noting one ends"),
     "process_unkillable": ("process incarnation", "a child did not end when killed"),
     "process_set_aside": ("process reason", "kept stopped for the rest of the run"),
-    "cpu": ("cpu_s children_s", "CPU seconds of the noting process so far, and of its ended children"),
+    "cpu": ("cpu_s children_s", "CPU seconds of the noting process so far, and of its ended children; a runner counts its harnesses"),
     "warm_start": ("cached? executions? tokens? micro_batches?", "version 0 is loaded from the cache, or about to be fitted"),
     "blind": ("passed total pass_rate", "a scripted agent that never reads a file, on held-out tasks"),
     "evaluation": ("slot version passed total pass_rate", "held-out tasks on a frozen version; slot = updates made"),

@@ -4,6 +4,9 @@ from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.status import Status
 from gyre_hpc.report.summary import percent
 
+FRESH_S = 10.0
+"""Rate and ETA of a status that was written longer after an update say nothing about that update."""
+
 PHASES = {
     "starting": "starting",
     "warm_collect": "warm start: scripted agents work through the gateway",
@@ -72,7 +75,7 @@ class Teller:
         rate = percent(self._passed / self._size) if self._size else "-"
         parts = [f"update {made}{of}", f"pass rate {rate}", f"{self._lends} lent", f"{self._recalls} recalled"]
         parts.append(f"{event.fields['by_satellites']}/{event.fields['micro_batches']} micro-batches by satellites")
-        if status is not None:
+        if status is not None and abs(status.time - event.time) <= FRESH_S:
             parts.append(f"{status.tokens_per_s:.0f} tokens/s")
             if status.eta_s is not None:
                 parts.append(f"ETA {span(status.eta_s)}")

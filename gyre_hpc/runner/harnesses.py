@@ -18,6 +18,8 @@ class Harnesses:
     """Lifecycle: start -> run, halt, gone -> close."""
 
     def __init__(self) -> None:
+        self.cpu_s = 0.0
+        """CPU seconds of those that ended."""
         self._died: Callable[[str], None] = lambda reason: None
         self._link: socket.socket | None = None
         self._process: Process | None = None
@@ -87,6 +89,7 @@ class Harnesses:
         packet = decode(data)
         if isinstance(packet, Ended):
             self._ended[packet.id] = packet
+            self.cpu_s += packet.cpu_s
         elif isinstance(packet, Gone):
             future = self._gone.pop(packet.id, None)
             ended = self._ended.pop(packet.id, None)

@@ -56,6 +56,7 @@ async def run(birth: Birth, note: NoteSink) -> str:
         note=note,
         machine_log=MachineLog(folder.machine_log(birth.name, birth.attempt), whole),
         record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
+        others_cpu_s=lambda: harnesses.cpu_s,
     )
     end_with_parent(host.end)
     url = await host.bind(config.network.interface)

@@ -64,6 +64,11 @@ class RunnerStage:
         wait_for(lambda: self.registered is not None and self.registered.incarnation == self.incarnation, "registration")
         self.send(Directory(self.incarnation, (Entry("controller", 1, self.url), Entry("gateway-0", 1, self.url))))
 
+    def end(self) -> None:
+        """In order, as the supervisor does it."""
+        self.process.terminate()
+        self.process.wait(30)
+
     def kill(self) -> None:
         """SIGKILL; everything it started must die of it."""
         below = descendants(self.process.pid)

@@ -1,5 +1,6 @@
 """A real runner with the real suite and harness; only the model is a script."""
 
+import json
 import os
 import signal
 from pathlib import Path
@@ -72,6 +73,10 @@ def test_a_solved_task_scores_one_and_leaves_no_workspace(tmp_path: Path, kind: 
         wait_for(lambda: not list(workspaces_of(config, tmp_path).iterdir()), "removal of the workspaces")
         stage.assign(acked=(A, B))
         wait_for(lambda: stage.report is not None and not stage.report.ended, "acknowledgement")
+        stage.end()
+        notes = [json.loads(line) for line in stage.folder.events("runner-0", 1).read_text().splitlines()]
+        (used,) = [note["fields"]["children_s"] for note in notes if note["kind"] == "cpu"]
+        assert used >= stage.report.harness_cpu_s
 
 
 def test_an_unsolved_task_scores_nothing_but_is_scored(tmp_path: Path):

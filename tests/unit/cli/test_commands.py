@@ -52,6 +52,11 @@ def test_compare_needs_two_and_shows_both(tmp_path: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.splitlines()[0].split() == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
 
 
+def test_no_seeds_is_no_proof(capsys: pytest.CaptureFixture[str]):
+    assert run(["simtest", "--seeds", "0"]) == 2
+    assert "--seeds=0: give 1 or more" in capsys.readouterr().err
+
+
 def test_status_prints_the_file_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = make_run(tmp_path)
     assert run(["status", "--json", str(tmp_path)]) == 0

@@ -25,9 +25,9 @@ def test_plain_lines_tell_what_matters_once(tmp_path: Path):
         assert isinstance(view, PlainView)
         follow(folder, lambda: True, view)
     lines = text.getvalue().splitlines()
-    assert [line[10:] for line in lines if "update 2/3" in line] == [
-        "update 2/3 · pass rate 25.0 % · 1 lent · 0 recalled · 3/4 micro-batches by satellites · 123 tokens/s · ETA 1m05s"
-    ]
+    updates = [line[10:] for line in lines if "/3 ·" in line]
+    assert updates[1] == "update 2/3 · pass rate 25.0 % · 1 lent · 0 recalled · 3/4 micro-batches by satellites"
+    assert [line.endswith(" · 123 tokens/s · ETA 1m05s") for line in updates] == [False, False, True]  # the status is of about then
     assert sum("held-out tasks" in line for line in lines) == 3
     assert "finished: all updates made" in lines[-1]
     assert len(lines) == 10
