@@ -1,6 +1,5 @@
 """config.yaml of a run folder: the composed configuration, written once by launch, read by every process."""
 
-import os
 from dataclasses import fields
 from pathlib import Path
 
@@ -10,16 +9,14 @@ from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf lets its
 
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
+from gyre_hpc.whole_file import write_whole
 
 _REMEDY = "name the folder of an undamaged run of this version"
 
 
 def store_config(config: Config, path: Path) -> None:
     """Write by rename, so that a reader never sees half of it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)))
-    os.replace(aside, path)
+    write_whole(path, OmegaConf.to_yaml(OmegaConf.structured(config)).encode())
 
 
 def load_config(path: Path) -> Config:

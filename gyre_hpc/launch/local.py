@@ -151,8 +151,12 @@ def _conclude(claim: Claim, code: int) -> int:
     folder = claim.folder
     if code not in (0, STOPPED):
         return say_failed(claim, code)
-    summary = write_summary(read_story(folder.root))
-    write_report(read_story(folder.root))
+    try:
+        summary = write_summary(read_story(folder.root))
+        write_report(read_story(folder.root))
+    except OSError as error:
+        remedy = f"the run ended with exit code {code}, its report cannot be written ({error}); make room, then: gyre report {folder.root}"
+        raise UserError("paths.run", str(folder.root), remedy) from error
     if code == STOPPED:
         _tell(f"run stopped; go on with: python launch.py resume={folder.root}")
     else:

@@ -3,11 +3,12 @@
 Most of it is the batch machine's own view; the controller's shell adds what needs a clock.
 """
 
-import os
 from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from gyre_hpc.whole_file import write_whole
 
 
 class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,10 +113,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
 
 def write_status(path: Path, status: Status) -> None:
     """Raises OSError; the caller decides whether that stops anything."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(path.name + ".tmp")
-    aside.write_bytes(msgspec.json.encode(status))
-    os.replace(aside, path)
+    write_whole(path, msgspec.json.encode(status))
 
 
 def read_status(path: Path) -> Status | None:

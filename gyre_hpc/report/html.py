@@ -1,6 +1,5 @@
 """report.html: one self-contained page about a run. No script, nothing fetched; follows the reader's light or dark setting."""
 
-import os
 from collections.abc import Iterator, Mapping
 from html import escape
 from typing import Any
@@ -12,15 +11,14 @@ from gyre_hpc.report import charts
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.style import PAGE
 from gyre_hpc.report.summary import STATES, Summary, percent, summarize
+from gyre_hpc.whole_file import write_whole
 
 NUM_BINS = 60
 
 
 def write_report(story: Story) -> None:
     """Write report.html by rename."""
-    aside = story.folder.report.with_name("report.html.tmp")
-    aside.write_text(render(story, summarize(story)), encoding="utf-8")
-    os.replace(aside, story.folder.report)
+    write_whole(story.folder.report, render(story, summarize(story)).encode())
 
 
 def render(story: Story, summary: Summary) -> str:

@@ -4,7 +4,6 @@ Counts come from events, so that they hold over several attempts; what only proc
 Evaluation and warm start enter no count but those that carry their name.
 """
 
-import os
 import statistics
 from collections import Counter
 from pathlib import Path
@@ -18,6 +17,7 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.cpu import cpu_by_kind
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.tokens import is_training, token_counts
+from gyre_hpc.whole_file import write_whole
 
 FORMAT = 1
 STATES = ("scored", "partial", "unscored", "infra_error")
@@ -101,9 +101,7 @@ def summarize(story: Story) -> Summary:
 def write_summary(story: Story) -> Summary:
     """Write summary.json by rename."""
     summary = summarize(story)
-    aside = story.folder.summary.with_name("summary.json.tmp")
-    aside.write_bytes(msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
-    os.replace(aside, story.folder.summary)
+    write_whole(story.folder.summary, msgspec.json.format(msgspec.json.encode(summary), indent=2) + b"\n")
     return summary
 
 
