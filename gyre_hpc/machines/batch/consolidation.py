@@ -17,6 +17,8 @@ from gyre_hpc.protocol.to_batch import CommitPhase
 from gyre_hpc.protocol.to_cell import ApplyOrder
 
 FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
+_DAMAGED = 2
+"""Exit code: the run folder is no good as it is."""
 _TRIES_BEFORE_VOID = 2
 _MOST_APPLY_FAILURES = 3
 
@@ -232,7 +234,7 @@ def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[
     if checkpoint is not None:
         return load(state, checkpoint)
     if state.version is None:
-        return []
+        return _nothing_to_resume(state, now)
     effects: list[Effect] = []
     if state.version.step > 0:
         effects.append(
@@ -240,6 +242,17 @@ def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[
         )
     # The first weights follow from the configuration.
     return effects + load(state, Checkpoint(folder="", version=Version(state.version.lineage, 0), update=-1))
+
+
+def _nothing_to_resume(state: State, now: float) -> list[Effect]:
+    """A new attempt finds no whole checkpoint: right before the first update; later, what was made is lost, or must be restored."""
+    if state.update == 0:
+        return []
+    if state.settings.checkpoint_before_publish or state.settings.warm_executions:
+        # Each version had one: going on would write over, and prune, what a person may still restore.
+        return finish(state, now, _DAMAGED, f"update {state.update} was made and no checkpoint is whole: restore one, or begin another run")
+    note = Note("alarm", {"what": "no checkpoint was written yet: all is trained again", "reason": f"update {state.update} was made"})
+    return [note, *load(state, Checkpoint(folder="", version=Version(state.lineage, 0), update=-1))]
 
 
 def load(state: State, checkpoint: Checkpoint) -> list[Effect]:

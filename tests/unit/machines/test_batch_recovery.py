@@ -1,13 +1,15 @@
 """The batch machine after losses: what the simulation found, each rule by itself."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from gyre_hpc.config.schema import SchedulerConfig
-from gyre_hpc.machines.base import Effect, Failed, Finished, Persist, Persisted, Received, Restarted, Send, Start, TimerFired
+from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Persist, Persisted, Received, Restarted, Send, Start, TimerFired
 from gyre_hpc.machines.batch import BatchMachine, BatchSettings
 from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, PreparedGroup
+from gyre_hpc.machines.batch.consolidation import FIND_CHECKPOINT
 from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.open_batch import OpenBatch
@@ -283,3 +285,26 @@ def test_updates_that_were_lost_during_the_last_evaluation_are_made_again() -> N
     made.state.phase = Phase.eval_after
     made.handle(1.0, TimerFired("tick"))
     assert made.state.phase is Phase.training
+
+
+def resumed_without_checkpoint(before_publish: bool) -> tuple[BatchMachine, list[Effect]]:
+    """Attempt 2 after an update was made and consumed half of the groups; no checkpoint is whole."""
+    made_update = (CommitIntended(0, "m", Version(0, 1), GROUPS[:2], 2), Published(Version(0, 1), 0))
+    made, _ = machine(*HISTORY, *DONE, *made_update, attempt=2, incarnation=1)
+    made.state.settings = replace(made.state.settings, checkpoint_before_publish=before_publish)
+    return made, made.handle(0.1, Finished(FIND_CHECKPOINT, None))
+
+
+def test_a_run_whose_checkpoints_are_all_damaged_ends_with_the_reason_and_touches_nothing() -> None:
+    made, effects = resumed_without_checkpoint(before_publish=True)
+    assert made.state.finished and made.state.exit_code == 2 and "no checkpoint is whole" in made.state.reason
+    assert [e.fields["reason"] for e in effects if isinstance(e, Note) and e.kind == "run_finished"] == [made.state.reason]
+    assert made.state.target is None and made.state.loading is None
+
+
+def test_a_run_killed_before_its_first_checkpoint_trains_all_of_it_again_in_another_lineage() -> None:
+    made, effects = resumed_without_checkpoint(before_publish=False)
+    assert [e.record for e in effects if isinstance(e, Persist)] == [LineageBegun(Version(1, 0))]
+    assert not made.state.finished and made.state.update == 0
+    assert {group.state for group in made.state.groups.of_purpose("train")} == {GroupState.complete}, "what the lost update consumed"
+    assert "alarm" in [e.kind for e in effects if isinstance(e, Note)]
