@@ -178,6 +178,8 @@ def _reason(claim: Claim) -> str:
         return str(json.loads(end_of(claim.folder, claim.attempt).read_text())["reason"])
     except FileNotFoundError:
         return "the supervisor died; see logs/supervisor-0.log"
+    except (OSError, ValueError) as error:
+        return f"its end cannot be read ({error}); see logs/supervisor-0.log"
 
 
 def _last_words(claim: Claim, reason: str) -> str:

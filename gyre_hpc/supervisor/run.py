@@ -99,8 +99,11 @@ class Supervisor:
         self._exit_code = action.exit_code
         end = json.dumps({"exit_code": action.exit_code, "reason": action.reason, "time": unix_s()})
         path = end_of(self._folder, self._attempt)
-        if path.parent.is_dir():
-            write_private(path, end.encode())
+        try:
+            if path.parent.is_dir():
+                write_private(path, end.encode())
+        except OSError as error:  # a full disk: our exit code tells the launcher all the same
+            log.error("%s cannot be written (%s); the run ends with %d: %s", path, error, action.exit_code, action.reason)
         self._host.end(action.reason)
 
 

@@ -45,6 +45,14 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, sig: signal.Signals):
         assert json.loads(end_of(run.folder, 1).read_text())["reason"] == sig.name
 
 
+def test_an_end_that_cannot_be_written_is_an_end_all_the_same(tmp_path: Path):
+    with LiveRun(tmp_path, quick_config()) as run:
+        run.wait_registered()
+        end_of(run.folder, 1).mkdir(parents=True)
+        run.process.send_signal(signal.SIGTERM)
+        assert run.process.wait(timeout=40) == 130
+
+
 def test_a_closed_pipe_ends_the_run(tmp_path: Path):
     with LiveRun(tmp_path, quick_config()) as run:
         run.wait_registered()
