@@ -73,7 +73,7 @@ env:
 	  else fix="conda create -n gyre python=3.12 && conda activate gyre"; fi; \
 	  echo "make: missing: Python 3.11, 3.12 or 3.13 with venv; install it with: $$fix" >&2; exit 1; \
 	fi; \
-	echo "environment: building $(VENV) with $$($$found --version) (once per change of the pins)"; \
+	echo "environment: building $(VENV) with $$($$found --version) (some minutes, once per change of the pins)"; \
 	rm -rf $(VENV) && $$found -m venv $(VENV) && \
 	$(PY) -m pip install --quiet --disable-pip-version-check $(PIP_ARGS) $(TORCH) && \
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation --use-pep517 $(PIP_ARGS) -e '.[cpu,dev]' && \

@@ -109,8 +109,10 @@ def closing_line(summary: Summary, report: Path) -> str:
     """The last line that a run prints."""
     lends = summary.role_switches["rollout_to_train"]
     share = summary.micro_batches_by_satellites_share
+    before, after = summary.pass_rate_before, summary.pass_rate_after
+    rates = f"pass rate {percent(before)} -> {percent(after)} on held-out tasks"
     parts = [
-        f"{summary.experiment}: pass rate {percent(summary.pass_rate_before)} -> {percent(summary.pass_rate_after)} on held-out tasks",
+        f"{summary.experiment}: {'not evaluated' if before is None and after is None else rates}",
         f"{summary.updates} updates",
         f"{lends} lends",
         f"{percent(share)} of micro-batches by satellites",

@@ -160,6 +160,8 @@ def test_the_closing_line_has_the_promised_form(tmp_path: Path):
     line = closing_line(summarize(read_story(tmp_path)), folder.report)
     assert line.startswith("quickstart: pass rate 20.0 % -> 60.0 % on held-out tasks, 3 updates, ")
     assert line.endswith(f"report: {folder.report}")
+    bare = msgspec.structs.replace(summarize(read_story(tmp_path)), pass_rate_before=None, pass_rate_after=None)
+    assert closing_line(bare, folder.report).startswith("quickstart: not evaluated, 3 updates, ")
 
 
 def test_a_folder_that_is_no_run_is_said_so(tmp_path: Path):
