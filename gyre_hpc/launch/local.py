@@ -19,6 +19,7 @@ from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
+from gyre_hpc.launch.finished import is_finished
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.machines.supervision import SUPERSEDED
 from gyre_hpc.report.html import write_report
@@ -40,6 +41,10 @@ _SUPERVISOR = "gyre_hpc.processes.supervisor"
 
 def main(config: Config, modules: str = MODULES) -> int:
     """Run to the end; return the exit code. `modules` is the package of the process mains. Raises UserError."""
+    if is_finished(config):
+        story = read_story(config.resume)
+        _tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
+        return 0
     claim = prepare(config, unix_s())
     return _conclude(claim, stay_with(claim, config, modules))
 

@@ -130,14 +130,17 @@ def test_two_runs_at_once_on_one_machine_stay_apart(tmp_path: Path):
             assert not run.processes()
 
 
-def test_a_finished_run_that_is_resumed_says_so_and_trains_nothing(tmp_path: Path):
+def test_a_finished_run_that_is_resumed_says_so_and_starts_nothing(tmp_path: Path):
     with WholeRun(tmp_path, *REHEARSAL, "algo.updates=1") as run:
         assert run.wait_end() == 0, run.printed
     consumed = run.consumed()
     with WholeRun(tmp_path, f"resume={run.folder.root}") as again:
         assert again.wait_end() == 0, again.printed
-        assert "finished: all updates made" in again.printed
-        assert again.consumed() == consumed and not again.events("applied", attempt=2)
+        assert "nothing left to do" in again.printed and "report.html" in again.printed
+        assert again.consumed() == consumed and not (run.folder.attempts / "2").exists()
+    with WholeRun(tmp_path, f"resume={run.folder.root}", "algo.updates=2") as more:
+        assert more.wait_end() == 0, more.printed
+        assert [event.fields["update"] for event in more.events("applied", attempt=2)] == [1]
 
 
 @pytest.mark.parametrize("resume", ["missing", "."])
