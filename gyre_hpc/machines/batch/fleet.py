@@ -74,6 +74,14 @@ class Cell:
         )
 
     @property
+    def is_reachable(self) -> bool:
+        """In the table, or still open under a term of an older one that a gateway may go by."""
+        report = self.report
+        if report is None or self.lost:
+            return False
+        return self.in_table or (report.state is CellState.rollout and report.term != self.term)
+
+    @property
     def is_training(self) -> bool:
         """Awake as a trainer under the newest role order."""
         report = self.report
@@ -124,9 +132,13 @@ class Fleet:
             cell.in_table = cell.is_serving and (cell.in_table or is_newest)
         return [cell for cell in self.cells.values() if cell.in_table]
 
+    def is_known(self) -> bool:
+        """Every cell that is not lost has said what it serves to this controller."""
+        return all(cell.report is not None or bool(cell.lost or cell.aside) for cell in self.cells.values())
+
     def oldest_served_step(self) -> int | None:
-        """Of the cells in the table; None when it is empty."""
-        versions = [cell.report.version for cell in self.cells.values() if cell.in_table and cell.report is not None]
+        """Oldest step a call can meet; None when no cell takes calls."""
+        versions = [cell.report.version for cell in self.cells.values() if cell.report is not None and cell.is_reachable]
         return min((version.step for version in versions if version is not None), default=None)
 
     def training(self) -> list[Cell]:
