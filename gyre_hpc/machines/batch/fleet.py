@@ -79,7 +79,8 @@ class Cell:
         report = self.report
         if report is None or self.lost:
             return False
-        return self.in_table or (report.state is CellState.rollout and report.term != self.term)
+        left = self.move is Move.leaving or report.term != self.term
+        return self.in_table or (report.state is CellState.rollout and left)
 
     @property
     def is_training(self) -> bool:

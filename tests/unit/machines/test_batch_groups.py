@@ -3,6 +3,7 @@
 import msgspec
 
 from gyre_hpc.config.schema import SchedulerConfig
+from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.protocol.identity import GroupId, Version
 from gyre_hpc.protocol.to_batch import CellState
@@ -43,5 +44,8 @@ def test_a_cell_still_open_under_an_older_term_counts_as_served() -> None:
     cell.report = msgspec.structs.replace(cell.report, state=CellState.rollout, version=Version(0, -1), term=cell.term)
     cell.in_table = False
     assert fleet.oldest_served_step() == 0, "closed to every table there is"
+    cell.move = Move.leaving
+    assert fleet.oldest_served_step() == -1, "its leaving is not acknowledged"
+    cell.move = Move.none
     cell.term += 1
     assert fleet.oldest_served_step() == -1, "it has not obeyed the new term: an older table still leads to it"
