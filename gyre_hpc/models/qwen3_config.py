@@ -43,11 +43,6 @@ class Qwen3Config:
     def num_queries_per_kv(self) -> int:
         return self.num_heads // self.num_kv_heads
 
-    @property
-    def kv_floats_per_token(self) -> int:
-        """Floats of keys and values of one token over all layers."""
-        return 2 * self.num_layers * self.num_kv_heads * self.head_dim
-
 
 def from_model_config(model: ModelConfig, vocab_size: int) -> Qwen3Config:
     """ModelConfig of a run + the tokenizer's vocabulary. With `model.path` the folder's config.json decides the shape.

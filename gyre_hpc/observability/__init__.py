@@ -1,1 +1,1 @@
-"""What a run tells about itself: events, metrics, status, idle time, trackers. Decides nothing and never stops training."""
+"""What a run tells about itself: events, status, idle time, trackers. Decides nothing and never stops training."""

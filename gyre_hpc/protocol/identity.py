@@ -13,14 +13,6 @@ class Role(enum.Enum):
     train = "train"
 
 
-class Purpose(enum.Enum):
-    """Why an execution runs. Only `train` enters batches, baselines and counts."""
-
-    train = "train"
-    eval = "eval"
-    warm = "warm"
-
-
 class Version(msgspec.Struct, frozen=True, order=True, array_like=True):
     """Optimizer steps behind a set of weights. Loading a checkpoint begins a new lineage."""
 

@@ -67,13 +67,6 @@ class Ledger:
                 new.append(entry)
         return new
 
-    def unlease(self, cell: str) -> int:
-        """Take back what `cell` has not accumulated."""
-        entries = self.leased(cell)
-        for entry in entries:
-            entry.state, entry.cell = EntryState.ready, ""
-        return len(entries)
-
     def void(self, cell: str) -> int:
         """Return all that `cell` holds to ready; the caller raises its fence. Returns how many."""
         entries = [entry for entry in self._entries.values() if entry.cell == cell]

@@ -7,7 +7,7 @@ from gyre_hpc.machines.batch.ledger import EntryState, Ledger
 
 CELLS = ("core", "a", "b")
 steps = st.lists(
-    st.tuples(st.sampled_from(("lease", "accumulate", "void", "unlease", "hand_in")), st.sampled_from(CELLS), st.integers(0, 3)),
+    st.tuples(st.sampled_from(("lease", "accumulate", "void", "hand_in")), st.sampled_from(CELLS), st.integers(0, 3)),
     max_size=60,
 )
 
@@ -24,8 +24,6 @@ def test_every_micro_batch_is_in_exactly_one_place(size: int, history: list[tupl
         elif step == "accumulate":
             ids = [entry.id for entry in ledger.leased(cell)[:number]]
             sums[cell] += [entry.id for entry in ledger.accumulate(cell, ids)]
-        elif step == "unlease":
-            ledger.unlease(cell)
         elif step == "void":
             held = ledger.leased(cell) + ledger.accumulated(cell)
             before = len(ledger.waiting())
