@@ -32,6 +32,23 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     """role tool: the call it answers."""
+    reasoning: str = ""
+    """role assistant: what it thought before it spoke."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Malformed:
+    """A tool call that could not be parsed."""
+
+    raw: str
+    """Its text, marks included, exactly as the model wrote it."""
+    start: int
+    end: int
+    """Output tokens [start, end) that hold it."""
+    reason: str
+    """One line the agent can act on."""
+    name: str = ""
+    """The tool it names, as far as that can be read."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,8 +57,11 @@ class Answer:
 
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
-    malformed: tuple[str, ...] = ()
-    """Raw text of tool calls that could not be parsed; kept, counted, answered to the agent as content."""
+    malformed: tuple[Malformed, ...] = ()
+    """Kept, counted, and answered to the agent as calls that fail; not part of `content`."""
+    reasoning: str = ""
+    stopped_by: str = ""
+    """The stop sequence at which the text was cut; empty when none was met."""
 
 
 class Tokenizer(ABC):
@@ -77,5 +97,9 @@ class ChatFormat(ABC):
         the later messages, the generation prompt."""
 
     @abstractmethod
-    def parse(self, ids: Sequence[int]) -> Answer:
-        """Parse output ids (with or without the stop id at the end). Never raises on what a model wrote."""
+    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False) -> Answer:
+        """Parse output ids (with or without the stop id at the end). Never raises on what a model wrote.
+
+        `stop`: the text is cut before the first of these. `partial`: more tokens may follow, so only what they cannot take
+        back is told: no half mark, no unfinished tool call, nothing malformed.
+        """

@@ -1,10 +1,13 @@
 """Harnesses: how an agent program that knows nothing of us is started, and how its calls are told apart. Pure."""
 
+import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from gyre_hpc.chat.base import Message
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,19 +18,71 @@ class Launch:
     environment: dict[str, str]
     readable: tuple[Path, ...]
     """What the sandbox must let it read."""
+    files: dict[str, str] = field(default_factory=dict)
+    """Path below its home -> content; written before it starts."""
+
+
+class Installer(enum.Enum):
+    """Where a harness comes from."""
+
+    bundled = "bundled"
+    npm = "npm"
+    pip = "pip"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installation:
+    """How a harness gets into the cache, on request. Nothing of it is part of this project."""
+
+    installer: Installer
+    packages: tuple[str, ...] = ()
+    """Pinned, in the installer's own notation."""
+    program: str = ""
+    """What is started, relative to the installed folder."""
+    licence: str = ""
+    megabytes: int = 0
+    """Disk it takes, about."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Start:
+    """What a harness is started with."""
+
+    gateway_url: str
+    """http://host:port/e/<execution>; the protocol's own path follows it."""
+    api_key: str
+    instruction: str
+    workspace: str
+    """Its working directory, as the process sees it."""
+    home: str
+    """Its HOME, as the process sees it; never inside the workspace."""
+    installed: Path | None = None
+    """Folder of its installation; None for bundled ones."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Group `harness` of the configuration, by field."""
 
 
 class Harness(ABC):
     """One kind of harness."""
 
     name: str
+    version: str
+    """Default of `harness.version`."""
+    versions: tuple[str, ...]
+    """Those whose rules are known and tested."""
+    protocol: str
+    """chat_completions, responses or messages: what it speaks."""
     compaction_rewrites_history: bool = True
     finished_codes: frozenset[int] = frozenset({0})
     """Exit codes with which it ends by its own rules; after any other its result is `partial`."""
 
+    def installation(self, version: str) -> Installation:
+        """What `gyre harness install` fetches. Raises UserError for a version it does not know."""
+        return Installation(installer=Installer.bundled)
+
     @abstractmethod
-    def launch(self, *, base_url: str, api_key: str, instruction: str, workspace: str, options: Mapping[str, Any]) -> Launch:
-        """Command line and environment. `base_url` is http://host:port/e/<execution>/v1."""
+    def launch(self, start: Start) -> Launch:
+        """Command line, environment and files."""
 
     @abstractmethod
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
@@ -36,3 +91,7 @@ class Harness(ABC):
     @abstractmethod
     def thread(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         """Name of the conversation inside the execution, empty if the harness does not tell."""
+
+    def clean(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """Without what is on the wire only (a nonce in the first line, ...): it would keep equal prompts from sharing a prefix."""
+        return tuple(messages)
