@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gyre_hpc.harnesses.base import Harness, Launch
+from gyre_hpc.harnesses.base import Harness, Launch, Start
 
 _PROGRAM = Path(__file__).resolve().parent / "program" / "shell_agent_program.py"
 _SUMMARISE = "Summarise what you know."
@@ -18,21 +18,29 @@ class ShellAgent(Harness):
     """The harness of the quickstart."""
 
     name = "shell_agent"
+    version = "1"
+    versions = ("1",)
+    protocol = "chat_completions"
     finished_codes = frozenset({0, 3})
     """3: it used up its calls, which is its own rule."""
 
-    def launch(self, *, base_url: str, api_key: str, instruction: str, workspace: str, options: Mapping[str, Any]) -> Launch:
-        """`options`: max_calls, context_tokens, max_output_tokens (ints), stream (bool); all optional."""
+    def launch(self, start: Start) -> Launch:
+        """Options: max_calls, context_tokens, max_output_tokens (ints), stream (bool); all optional."""
         python = Path(sys.base_prefix).resolve() / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
         switches: list[str] = []
         for name in ("max_calls", "context_tokens", "max_output_tokens"):
-            if name in options:
-                switches += [f"--{name.replace('_', '-')}", str(int(options[name]))]
-        if options.get("stream"):
+            if name in start.options:
+                switches += [f"--{name.replace('_', '-')}", str(int(start.options[name]))]
+        if start.options.get("stream"):
             switches.append("--stream")
         return Launch(
-            argv=(str(python), "-E", "-s", "-S", "-B", str(_PROGRAM), *switches, instruction),
-            environment={"OPENAI_BASE_URL": base_url, "OPENAI_API_KEY": api_key, "PATH": "/usr/bin:/bin", "HOME": workspace},
+            argv=(str(python), "-E", "-s", "-S", "-B", str(_PROGRAM), *switches, start.instruction),
+            environment={
+                "OPENAI_BASE_URL": f"{start.gateway_url}/v1",
+                "OPENAI_API_KEY": start.api_key,
+                "PATH": "/usr/bin:/bin",
+                "HOME": start.home,
+            },
             readable=(Path(sys.base_prefix).resolve(), _PROGRAM.parent),
         )
 

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gyre_hpc.config.schema import Config
-from gyre_hpc.harnesses.base import Harness
+from gyre_hpc.harnesses.base import Harness, Start
 from gyre_hpc.machines.execution import (
     HarnessEnd,
     MeasureUsage,
@@ -75,11 +75,14 @@ class Deeds:
         workspace = self._workspaces.path(begin.execution)
         inside = self._sandbox.inside(workspace)
         launch = self._harness.launch(
-            base_url=f"{action.gateway}/e/{begin.execution}/v1",
-            api_key=execution_token(self._run_token, begin.execution),
-            instruction=self._suite.task(begin.split, begin.task).instruction,
-            workspace=inside,
-            options={name: getattr(options, name) for name in ("max_calls", "context_tokens", "max_output_tokens")},
+            Start(
+                gateway_url=f"{action.gateway}/e/{begin.execution}",
+                api_key=execution_token(self._run_token, begin.execution),
+                instruction=self._suite.task(begin.split, begin.task).instruction,
+                workspace=inside,
+                home=inside,
+                options={name: getattr(options, name) for name in ("max_calls", "context_tokens", "max_output_tokens")},
+            )
         )
         gateway = urlsplit(action.gateway)
         plan = Plan(

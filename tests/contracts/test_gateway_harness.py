@@ -8,6 +8,7 @@ import pytest
 
 from gyre_hpc.gateway.run import Gateway
 from gyre_hpc.harnesses import create_harness
+from gyre_hpc.harnesses.base import Start
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.protocol.journal import CallBegin, CallEnd
 from gyre_hpc.protocol.tokens import execution_token
@@ -16,10 +17,12 @@ from tests.fakes.gateway_world import EXECUTION, TOKEN, InTurn, World, called, s
 
 
 async def run_harness(here: World, instruction: str, workspace: Path, *, stream: bool) -> tuple[int, str]:
-    launch = create_harness("shell_agent").launch(
-        base_url=f"{here.url}/e/{EXECUTION}/v1", api_key=execution_token(TOKEN, EXECUTION), instruction=instruction, workspace=str(workspace),
+    start = Start(
+        gateway_url=f"{here.url}/e/{EXECUTION}", api_key=execution_token(TOKEN, EXECUTION), instruction=instruction,
+        workspace=str(workspace), home=str(workspace),
         options={"max_calls": 5, "context_tokens": 200, "max_output_tokens": 100, "stream": stream},
     )  # fmt: skip
+    launch = create_harness("shell_agent").launch(start)
     process = await asyncio.create_subprocess_exec(*launch.argv, env=launch.environment, cwd=workspace, stdout=asyncio.subprocess.PIPE)
     output, _ = await process.communicate()
     assert process.returncode is not None

@@ -83,7 +83,7 @@ def serving(api: ChatApi) -> Iterator[ChatApi]:
             self.wfile.write(b"0\r\n\r\n")
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    api.url = f"http://127.0.0.1:{server.server_port}/e/train-0-0-0/v1"
+    api.url = f"http://127.0.0.1:{server.server_port}/e/train-0-0-0"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
     try:

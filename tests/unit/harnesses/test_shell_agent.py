@@ -10,6 +10,7 @@ import pytest
 
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
+from gyre_hpc.harnesses.base import Start
 from gyre_hpc.harnesses.shell_agent import ShellAgent
 from gyre_hpc.suites.shell_drill.suite import DELEGATION_MARK
 from tests.unit.harnesses.chat_api import CUT, ChatApi, serving
@@ -18,10 +19,12 @@ HARNESS = ShellAgent()
 
 
 def run(api: ChatApi, workspace: Path, instruction: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    launch = HARNESS.launch(
-        base_url=api.url, api_key="secret", instruction=instruction, workspace=str(workspace), options={"max_calls": 6, **options}
-    )
+    launch = HARNESS.launch(start(api.url, "secret", instruction, str(workspace), max_calls=6, **options))
     return subprocess.run(launch.argv, env=launch.environment, cwd=workspace, capture_output=True, text=True, timeout=60, check=False)
+
+
+def start(url: str, key: str, instruction: str, workspace: str, **options: Any) -> Start:
+    return Start(gateway_url=url, api_key=key, instruction=instruction, workspace=workspace, home="/home/agent", options=options)
 
 
 def roles(api: ChatApi) -> list[str]:
@@ -105,7 +108,7 @@ def test_text_outside_ascii_survives_both_ways(tmp_path: Path) -> None:
 
 
 def test_the_program_imports_the_standard_library_alone() -> None:
-    folder = Path(HARNESS.launch(base_url="", api_key="", instruction="", workspace="", options={}).readable[1])
+    folder = Path(HARNESS.launch(start("", "", "", "")).readable[1])
     names = {path.stem for path in folder.glob("*.py")}
     for path in folder.glob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -115,11 +118,14 @@ def test_the_program_imports_the_standard_library_alone() -> None:
 
 
 def test_the_launch_tells_the_program_nothing_but_its_task() -> None:
-    launch = HARNESS.launch(
-        base_url="http://127.0.0.1:1/e/x/v1", api_key="k", instruction="--max-calls", workspace="/workspace", options={"max_calls": 4}
-    )
+    launch = HARNESS.launch(start("http://127.0.0.1:1/e/x", "k", "--max-calls", "/workspace", max_calls=4))
     assert launch.argv[-3:] == ("--max-calls", "4", "--max-calls")
-    assert set(launch.environment) == {"OPENAI_BASE_URL", "OPENAI_API_KEY", "PATH", "HOME"}
+    assert launch.environment == {
+        "OPENAI_BASE_URL": "http://127.0.0.1:1/e/x/v1",
+        "OPENAI_API_KEY": "k",
+        "PATH": "/usr/bin:/bin",
+        "HOME": "/home/agent",
+    }
 
 
 def test_an_unknown_harness_is_refused() -> None:
