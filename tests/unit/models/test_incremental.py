@@ -1,6 +1,7 @@
 """The engine's forward against the training forward, whatever the chunks, rows and their order."""
 
 import random
+from dataclasses import replace
 
 import pytest
 import torch
@@ -47,6 +48,19 @@ def test_chunked_prefill_gives_the_logits_of_the_whole(chunks: list[int], tie: b
         start += chunk
         assert (logits - expected[start - 1]).abs().max() < BOUND
     assert expected.std() > 0.5
+
+
+@pytest.mark.parametrize("chunk", [300, 1024, 1400])
+def test_a_long_prefill_in_blocks_of_keys_gives_the_logits_of_the_whole(chunk: int) -> None:
+    config, params, _ = model()
+    config = replace(config, max_context=1400)
+    prepared = incremental.Prepared(params, config)
+    ids = random.Random(3).choices(range(61), k=1400)
+    expected, span = full(params, config, ids), kv_rows.empty_span(config, 1400)
+    for start in range(0, 1400, chunk):
+        piece = ids[start : start + chunk]
+        logits = incremental.prefill(prepared, piece, start, span)
+        assert (logits - expected[start + len(piece) - 1]).abs().max() < BOUND
 
 
 def test_rows_that_come_and_go_keep_their_own_context() -> None:
