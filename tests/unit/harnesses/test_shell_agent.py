@@ -19,7 +19,7 @@ HARNESS = ShellAgent()
 
 
 def run(api: ChatApi, workspace: Path, instruction: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    launch = HARNESS.launch(start(api.url, "secret", instruction, str(workspace), max_calls=6, **options))
+    launch = HARNESS.launch(start(api.url, "secret", instruction, str(workspace), **{"max_calls": 6, **options}))
     return subprocess.run(launch.argv, env=launch.environment, cwd=workspace, capture_output=True, text=True, timeout=60, check=False)
 
 
