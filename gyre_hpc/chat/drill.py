@@ -3,8 +3,7 @@
     <|im_start|>system\\n...\\n<tools>shell(command)</tools><|im_end|>\\n<|im_start|>user\\n...<|im_end|>\\n<|im_start|>assistant\\n
 
 Every turn is rendered on its own, so a longer history always extends a shorter one. An answer is free text followed by tool
-calls without anything between or after them; what deviates by one character is malformed and stays content, so that rendering a parsed answer gives
-its very text again. Content is tokenised without marks: no file or tool output can open or close a turn.
+calls without anything between or after them; what deviates by one character is malformed. Content is tokenised without marks: no file or tool output can open or close a turn.
 """
 
 import json
@@ -12,7 +11,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from gyre_hpc.chat.base import Answer, ChatFormat, Message, ToolCall
+from gyre_hpc.chat.base import Answer, ChatFormat, Malformed, Message, ToolCall, cut_at_stop, without_half_mark
 from gyre_hpc.chat.drill_tokenizer import DrillTokenizer
 from gyre_hpc.chat.drill_vocabulary import (
     PAD,
@@ -53,16 +52,22 @@ class DrillFormat(ChatFormat):
             ids += self._turn(message, first=False, tools=())
         return ids + self._mark(turn_open("assistant", first=False))
 
-    def parse(self, ids: Sequence[int]) -> Answer:
+    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False) -> Answer:
         end = len(ids) - 1 if ids and ids[-1] in self.stop_ids else len(ids)
-        text = self.tokenizer.decode(ids[:end])
+        text, stopped_by = cut_at_stop(self.tokenizer.decode(ids[:end]), stop)
         content, opened, rest = text.partition(TOOL_CALL_OPEN)
+        if partial:
+            certain = content if opened or stopped_by else without_half_mark(content, (TOOL_CALL_OPEN, *stop))
+            return Answer(content=certain, stopped_by=stopped_by)
         if not opened:
-            return Answer(content=content)
+            return Answer(content=content, stopped_by=stopped_by)
         calls = _parse_calls(rest)
-        if calls is None:
-            return Answer(content=text, malformed=(opened + rest,))
-        return Answer(content=content, tool_calls=calls)
+        if calls is not None:
+            return Answer(content=content, tool_calls=calls, stopped_by=stopped_by)
+        start = next(place for place in range(end) if self.tokenizer.decode(ids[: place + 1]).startswith(content + opened))
+        reason = 'write <tool_call>{"name":"...","arguments":{...}}</tool_call> and nothing after it'
+        bad = Malformed(raw=opened + rest, start=start, end=end, reason=reason)
+        return Answer(content=content, malformed=(bad,), stopped_by=stopped_by)
 
     def _turn(self, message: Message, *, first: bool, tools: Sequence[dict[str, Any]]) -> list[int]:
         plain = self.tokenizer.encode_plain

@@ -8,10 +8,13 @@ from typing import Any
 from aiohttp import web
 
 from gyre_hpc.clock import unix_s
-from gyre_hpc.gateway.protocols.base import ChatRequest, Head, Protocol, RequestError, Usage
+from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, TokenLogprob, Usage
 from gyre_hpc.machines.call.actions import KeepAlive, Refuse, Reply, Say
 
 _SSE = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
+_JSON = {"Content-Type": "application/json"}
+DescribeTokens = Callable[[bytes, bytes], tuple[TokenLogprob, ...]]
+"""Packed ids and log-probs -> what a client is told of them."""
 
 
 class ClientGone(Exception):
@@ -21,13 +24,17 @@ class ClientGone(Exception):
 class Connection:
     """One request whose response is not complete."""
 
-    def __init__(self, id: str, execution: str, request: web.Request, protocol: Protocol, asked: ChatRequest) -> None:
+    def __init__(
+        self, id: str, execution: str, request: web.Request, protocol: Protocol, asked: ChatRequest, tokens: DescribeTokens
+    ) -> None:
         self.id, self.execution = id, execution
         self.over = asyncio.get_running_loop().create_future()
         """Resolves with the response once everything was written."""
-        self._request, self._protocol, self._asked = request, protocol, asked
+        self._request, self._protocol, self._asked, self._tokens = request, protocol, asked, tokens
         self._created = int(unix_s())
-        self._stream: web.StreamResponse | None = None
+        self._open: web.StreamResponse | None = None
+        """Headers are on the wire."""
+        self._stream: Stream | None = None
         self._order = asyncio.Lock()
 
     @property
@@ -36,30 +43,52 @@ class Connection:
         transport = self._request.transport
         return transport is None or transport.is_closing()
 
-    async def say(self, call: str, text: str) -> None:
-        """An empty text keeps the connection alive."""
+    async def keep_alive(self, call: str) -> None:
+        """Streams get an empty event; a body that is not streamed begins with a space, which JSON allows."""
         async with self._order:
-            stream = await self._opened(call)
-            await stream.write(self._protocol.text(self._head(call), text))
+            if self._asked.stream:
+                open, stream = await self._streaming(call)
+                await open.write(stream.keep_alive())
+            else:
+                open = await self._opened(_JSON)
+                await open.write(b" ")
+
+    async def say(self, said: Say) -> None:
+        async with self._order:
+            open, stream = await self._streaming(said.call)
+            pieces = (stream.reasoning(said.reasoning) if said.reasoning else b"") + (stream.text(said.text) if said.text else b"")
+            await open.write(pieces)
 
     async def reply(self, reply: Reply) -> None:
-        usage = Usage(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens)
-        head = self._head(reply.call)
         async with self._order:
-            if not self._asked.stream:
-                await self._end(self._whole(self._protocol.whole(head, reply.answer, reply.finish, usage), 200))
-                return
-            stream = await self._opened(reply.call)
-            await stream.write(self._protocol.closing(head, reply.answer, reply.finish, usage if self._asked.with_usage else None))
-            await self._end(stream)
+            if self._asked.stream:
+                open, stream = await self._streaming(reply.call)
+                await open.write(stream.closing(self._finished(reply)))
+                await self._end(open)
+            else:
+                await self._end_whole(self._protocol.whole(self._head(reply.call), self._asked, self._finished(reply)), 200)
 
     async def refuse(self, error: RequestError) -> None:
         async with self._order:
-            if self._stream is None:
-                await self._end(self._whole(self._protocol.error(error), error.status))
-                return
-            await self._stream.write(self._protocol.error_event(error))
-            await self._end(self._stream)
+            if self._stream is not None and self._open is not None:
+                await self._open.write(self._stream.error(error))
+                await self._end(self._open)
+            elif self._open is not None:
+                # Its status line says 200: only a broken connection makes the client ask again.
+                self._break_off()
+            else:
+                await self._end_whole(self._protocol.error(error), error.status)
+
+    async def confirm(self, body: bytes) -> None:
+        async with self._order:
+            await self._end_whole(body, 200)
+
+    async def _end_whole(self, body: bytes, status: int) -> None:
+        if self._open is None:
+            await self._end(web.Response(body=body, status=status, content_type="application/json"))
+        else:
+            await self._open.write(body)
+            await self._end(self._open)
 
     async def _end(self, response: web.StreamResponse) -> None:
         if self.is_closed:
@@ -69,32 +98,47 @@ class Connection:
         if not self.over.done():
             self.over.set_result(response)
 
-    async def _opened(self, call: str) -> web.StreamResponse:
+    async def _streaming(self, call: str) -> tuple[web.StreamResponse, Stream]:
+        open = await self._opened(_SSE)
+        if self._stream is None:
+            self._stream = self._protocol.stream(self._head(call), self._asked)
+            await open.write(self._stream.opening())
+        return open, self._stream
+
+    async def _opened(self, headers: dict[str, str]) -> web.StreamResponse:
         if self.is_closed:
             raise ClientGone(self.id)
-        if self._stream is None:
-            self._stream = web.StreamResponse(headers=_SSE)
-            await self._stream.prepare(self._request)
-            await self._stream.write(self._protocol.opening(self._head(call)))
-        return self._stream
+        if self._open is None:
+            self._open = web.StreamResponse(headers=headers)
+            await self._open.prepare(self._request)
+        return self._open
+
+    def _break_off(self) -> None:
+        transport = self._request.transport
+        if transport is not None:
+            transport.abort()
+        if not self.over.done():
+            self.over.cancel()
+
+    def _finished(self, reply: Reply) -> Finished:
+        usage = Usage(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens, cached_tokens=reply.cached_tokens)
+        logprobs = self._tokens(reply.ids, reply.logprobs) if self._asked.logprobs else ()
+        return Finished(answer=reply.answer, finish=reply.finish, usage=usage, logprobs=logprobs)
 
     def _head(self, call: str) -> Head:
-        return Head(id=f"chatcmpl-{call.replace('/', '-')}", created=self._created, model=self._asked.model)
-
-    @staticmethod
-    def _whole(body: bytes, status: int) -> web.Response:
-        return web.Response(body=body, status=status, content_type="application/json")
+        return Head(call=call, created=self._created, model=self._asked.model)
 
 
 class Connections:
     """All of them by id; its methods are the actions that speak to clients."""
 
-    def __init__(self) -> None:
+    def __init__(self, tokens: DescribeTokens) -> None:
+        self._tokens = tokens
         self._open: dict[str, Connection] = {}
         self._numbers = itertools.count()
 
     def add(self, execution: str, request: web.Request, protocol: Protocol, asked: ChatRequest) -> Connection:
-        connection = Connection(f"c{next(self._numbers)}", execution, request, protocol, asked)
+        connection = Connection(f"c{next(self._numbers)}", execution, request, protocol, asked, self._tokens)
         self._open[connection.id] = connection
         return connection
 
@@ -106,17 +150,17 @@ class Connections:
         return [connection for connection in self._open.values() if connection.execution == execution and connection.is_closed]
 
     async def keep_alive(self, key: str, action: KeepAlive, progress: Callable[[Any], None]) -> None:
-        await self._get(action.conn).say(action.call, "")
+        await self._get(action.conn).keep_alive(action.call)
 
     async def say(self, key: str, action: Say, progress: Callable[[Any], None]) -> None:
-        await self._get(action.conn).say(action.call, action.text)
+        await self._get(action.conn).say(action)
 
     async def reply(self, key: str, action: Reply, progress: Callable[[Any], None]) -> None:
         """Returns when everything was handed to the connection; raises when the client is gone."""
         await self._get(action.conn).reply(action)
 
     async def refuse(self, key: str, action: Refuse, progress: Callable[[Any], None]) -> None:
-        error = RequestError(action.text, status=action.status, code=action.code, field=_FIELDS.get(action.code, ""))
+        error = RequestError(action.text, status=action.status, code=action.code, field=_FIELDS.get(action.code, ""), facts=action.facts)
         await self._get(action.conn).refuse(error)
 
     def _get(self, conn: str) -> Connection:

@@ -4,9 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 from gyre_hpc.chat.base import Answer, ChatFormat
+from gyre_hpc.gateway.protocols.base import TokenLogprob
 from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
 from gyre_hpc.observability.cpu import cpu_seconds
-from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
+from gyre_hpc.protocol.tensors import pack_ids, unpack_floats, unpack_ids
 
 Progress = Callable[[Any], None]
 
@@ -24,7 +25,14 @@ class Rendering:
         return pack_ids(self._format.render_suffix(action.messages, ended=action.ended))
 
     async def parse(self, key: str, action: Parse, progress: Progress) -> Answer:
-        return self._format.parse(unpack_ids(action.ids).tolist())
+        return self._format.parse(unpack_ids(action.ids).tolist(), stop=action.stop, partial=action.partial)
+
+    def logprobs(self, ids: bytes, logprobs: bytes) -> tuple[TokenLogprob, ...]:
+        """What a client that asked for log-probs gets, token by token."""
+        decode = self._format.tokenizer.decode
+        texts = [decode([id]) for id in unpack_ids(ids).tolist()]
+        values = unpack_floats(logprobs).tolist()
+        return tuple(TokenLogprob(text=text, raw=text.encode(), logprob=value) for text, value in zip(texts, values, strict=True))
 
 
 async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:

@@ -31,8 +31,8 @@ class Gateway:
         journal, folder = config.journal, birth.folder
         self._records = read_journal(folder.journal, birth.name, birth.attempt)
         self._engines = EngineClient(birth.run_token)
-        self._connections = Connections()
         rendering = Rendering(self._chat_format)
+        self._connections = Connections(rendering.logprobs)
         writer = JournalWriter(folder.journal, birth.name, birth.attempt, fsync=journal.fsync, segment_bytes=journal.segment_bytes)
         self.host = Host(
             name=birth.name,

@@ -9,10 +9,11 @@ from typing import Any
 import msgspec
 import orjson
 
-from gyre_hpc.chat.base import Answer, ToolCall
-from gyre_hpc.gateway.protocols.base import ChatRequest, Head, Protocol, RequestError, Usage
+from gyre_hpc.chat.base import ToolCall
+from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, Usage
 from gyre_hpc.gateway.protocols.chat_messages import WireMessage, WireTool, to_message, to_tool
 
+_DONE = b"data: [DONE]\n\n"
 _VOLATILE = frozenset(
     [
         "messages",
@@ -31,10 +32,8 @@ _VOLATILE = frozenset(
 _SAMPLING = ("temperature", "top_p", "top_k", "min_p", "seed", "presence_penalty", "frequency_penalty", "repetition_penalty")
 _REFUSED: dict[str, tuple[Any, ...]] = {
     "n": (None, 1),
-    "logprobs": (None, False),
     "top_logprobs": (None, 0),
     "response_format": (None, {"type": "text"}),
-    "stop": (None, [], ""),
     "logit_bias": (None, {}),
     "functions": (None, []),
     "function_call": (None, "none"),
@@ -67,10 +66,14 @@ class _Body(msgspec.Struct):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
+    stop: str | list[str] | None = None
+    logprobs: bool | None = None
 
 
 class ChatCompletions(Protocol):
     """POST /v1/chat/completions."""
+
+    name = "chat_completions"
 
     def parse(self, body: bytes) -> ChatRequest:
         raw, asked = _decode(body)
@@ -92,36 +95,70 @@ class ChatCompletions(Protocol):
             stream=bool(asked.stream),
             model=asked.model,
             with_usage=bool(asked.stream_options and asked.stream_options.include_usage),
+            stop=_stop(asked),
+            logprobs=bool(asked.logprobs),
         )
 
-    def whole(self, head: Head, answer: Answer, finish: str, usage: Usage) -> bytes:
+    def whole(self, head: Head, asked: ChatRequest, finished: Finished) -> bytes:
+        answer = finished.answer
         message: dict[str, Any] = {"role": "assistant", "content": answer.content or (None if answer.tool_calls else "")}
+        if answer.reasoning:
+            message["reasoning_content"] = answer.reasoning
         if answer.tool_calls:
             message["tool_calls"] = [_tool_call(call) for call in answer.tool_calls]
-        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": finish}
-        return orjson.dumps(_head(head, "chat.completion") | {"choices": [choice], "usage": _usage(usage)})
+        choice = {"index": 0, "message": message, "logprobs": _logprobs(asked, finished), "finish_reason": finished.finish}
+        return orjson.dumps(_head(head, "chat.completion") | {"choices": [choice], "usage": _usage(finished.usage)})
 
-    def opening(self, head: Head) -> bytes:
-        return _chunk(head, {"role": "assistant", "content": ""})
-
-    def text(self, head: Head, text: str) -> bytes:
-        return _chunk(head, {"content": text})
-
-    def closing(self, head: Head, answer: Answer, finish: str, usage: Usage | None) -> bytes:
-        events = self.text(head, answer.content) if answer.content else b""
-        if answer.tool_calls:
-            events += _chunk(head, {"tool_calls": [{"index": place} | _tool_call(call) for place, call in enumerate(answer.tool_calls)]})
-        events += _chunk(head, {}, finish)
-        if usage is not None:
-            events += _event(_head(head, "chat.completion.chunk") | {"choices": [], "usage": _usage(usage)})
-        return events + b"data: [DONE]\n\n"
+    def stream(self, head: Head, asked: ChatRequest) -> "ChatStream":
+        return ChatStream(head, asked)
 
     def error(self, error: RequestError) -> bytes:
-        kind = "invalid_request_error" if error.status < 500 else "server_error"
-        return orjson.dumps({"error": {"message": error.text, "type": kind, "param": error.field or None, "code": error.code}})
+        return _error(error)
 
-    def error_event(self, error: RequestError) -> bytes:
-        return b"data: " + self.error(error) + b"\n\n"
+
+class ChatStream(Stream):
+    """chat.completion.chunk events."""
+
+    def __init__(self, head: Head, asked: ChatRequest) -> None:
+        self._head, self._asked = head, asked
+        self._said = {"reasoning_content": "", "content": ""}
+
+    def opening(self) -> bytes:
+        return self._chunk({"role": "assistant", "content": ""})
+
+    def keep_alive(self) -> bytes:
+        return self._chunk({"content": ""})
+
+    def reasoning(self, text: str) -> bytes:
+        return self._say("reasoning_content", text)
+
+    def text(self, text: str) -> bytes:
+        return self._say("content", text)
+
+    def closing(self, finished: Finished) -> bytes:
+        answer = finished.answer
+        events = self._rest("reasoning_content", answer.reasoning) + self._rest("content", answer.content)
+        if answer.tool_calls:
+            events += self._chunk({"tool_calls": [{"index": place} | _tool_call(call) for place, call in enumerate(answer.tool_calls)]})
+        events += self._chunk({}, finished.finish, _logprobs(self._asked, finished))
+        if self._asked.with_usage:
+            events += _event(_head(self._head, "chat.completion.chunk") | {"choices": [], "usage": _usage(finished.usage)})
+        return events + _DONE
+
+    def error(self, error: RequestError) -> bytes:
+        return b"data: " + _error(error) + b"\n\n"
+
+    def _rest(self, name: str, whole: str) -> bytes:
+        rest = whole[len(self._said[name]) :]
+        return self._say(name, rest) if rest else b""
+
+    def _say(self, name: str, text: str) -> bytes:
+        self._said[name] += text
+        return self._chunk({name: text})
+
+    def _chunk(self, delta: dict[str, Any], finish: str | None = None, logprobs: Any = None) -> bytes:
+        choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish}
+        return _event(_head(self._head, "chat.completion.chunk") | {"choices": [choice]})
 
 
 def models_body(model: str) -> bytes:
@@ -143,6 +180,11 @@ def _decode(body: bytes) -> tuple[dict[str, Any], _Body]:
         raise RequestError(text, field=text.rpartition("`$")[2].strip("`.")) from None
 
 
+def _stop(asked: _Body) -> tuple[str, ...]:
+    words = [asked.stop] if isinstance(asked.stop, str) else asked.stop or []
+    return tuple(word for word in words if word)
+
+
 def _limit(asked: _Body) -> int:
     for name in ("max_completion_tokens", "max_tokens"):
         limit = getattr(asked, name)
@@ -154,21 +196,30 @@ def _limit(asked: _Body) -> int:
 
 
 def _head(head: Head, kind: str) -> dict[str, Any]:
-    return {"id": head.id, "object": kind, "created": head.created, "model": head.model}
+    return {"id": f"chatcmpl-{head.call.replace('/', '-')}", "object": kind, "created": head.created, "model": head.model}
 
 
 def _tool_call(call: ToolCall) -> dict[str, Any]:
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
 
 
-def _usage(usage: Usage) -> dict[str, int]:
+def _usage(usage: Usage) -> dict[str, Any]:
     total = usage.prompt_tokens + usage.completion_tokens
-    return {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": total}
+    counts = {"prompt_tokens": usage.prompt_tokens, "completion_tokens": usage.completion_tokens, "total_tokens": total}
+    return counts | {"prompt_tokens_details": {"cached_tokens": usage.cached_tokens}}
 
 
-def _chunk(head: Head, delta: dict[str, Any], finish: str | None = None) -> bytes:
-    choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-    return _event(_head(head, "chat.completion.chunk") | {"choices": [choice]})
+def _logprobs(asked: ChatRequest, finished: Finished) -> dict[str, Any] | None:
+    """Of every output token, marks and calls included: they are what was sampled."""
+    if not asked.logprobs:
+        return None
+    tokens = [{"token": t.text, "bytes": list(t.raw), "logprob": t.logprob, "top_logprobs": []} for t in finished.logprobs]
+    return {"content": tokens, "refusal": None}
+
+
+def _error(error: RequestError) -> bytes:
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    return orjson.dumps({"error": {"message": error.text, "type": kind, "param": error.field or None, "code": error.code}})
 
 
 def _event(value: dict[str, Any]) -> bytes:

@@ -26,6 +26,7 @@ class WireMessage(msgspec.Struct):
     content: str | list[dict[str, Any]] | None = None
     tool_calls: list[WireToolCall] | None = None
     tool_call_id: str | None = None
+    reasoning_content: str | None = None
 
 
 class WireToolFunction(msgspec.Struct):
@@ -55,6 +56,7 @@ def to_message(wire: WireMessage, place: int) -> Message:
         content=_text(wire.content, where),
         tool_calls=tuple(ToolCall(id=call.id, name=call.function.name, arguments=call.function.arguments) for call in calls),
         tool_call_id=(wire.tool_call_id or "") if role == "tool" else "",
+        reasoning=(wire.reasoning_content or "") if role == "assistant" else "",
     )
 
 

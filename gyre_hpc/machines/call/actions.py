@@ -34,6 +34,40 @@ class Arrived(msgspec.Struct, frozen=True):
     max_new_tokens: int = 0
     """0: the harness set no limit."""
     stream: bool = False
+    protocol: str = ""
+    """chat_completions, responses or messages."""
+    stop: tuple[str, ...] = ()
+    """Stop sequences asked for."""
+    logprobs: bool = False
+    """The client wants the log-probs of the tokens it gets."""
+    store: bool = False
+    """Keep the answer for `Retrieve` and for requests that go on from it."""
+    previous: str = ""
+    """Call whose conversation these messages continue; it must have been stored."""
+
+
+class Retrieve(msgspec.Struct, frozen=True):
+    """A client asks again for the stored answer of an ended call -> Reply, or Refuse `not_found`."""
+
+    conn: str
+    execution: str
+    call: str
+
+
+class Forget(msgspec.Struct, frozen=True):
+    """A stored answer is to be deleted -> Confirm, or Refuse `not_found`. The recorded tokens stay."""
+
+    conn: str
+    execution: str
+    call: str
+
+
+class Cancel(msgspec.Struct, frozen=True):
+    """A call is to be given up -> Confirm; Refuse `not_found`, or `already_ended` when it has an answer."""
+
+    conn: str
+    execution: str
+    call: str
 
 
 class Left(msgspec.Struct, frozen=True):
@@ -58,6 +92,9 @@ class Parse(msgspec.Struct, frozen=True):
     """-> Answer of these packed output ids."""
 
     ids: bytes
+    stop: tuple[str, ...] = ()
+    partial: bool = False
+    """More tokens may follow (ChatFormat.parse)."""
 
 
 class EngineAttempt(msgspec.Struct, frozen=True):
@@ -78,6 +115,7 @@ class EngineAttempt(msgspec.Struct, frozen=True):
     """Output index of the first token this attempt draws."""
     stop_ids: tuple[int, ...]
     deadline_s: float
+    stop: tuple[str, ...] = ()
 
 
 class Tokens(msgspec.Struct, frozen=True):
@@ -99,6 +137,8 @@ class AttemptEnd(msgspec.Struct, frozen=True):
 
     finish: str
     """stop, length or abort."""
+    digest: str = ""
+    """Hex digest over prompt and output ids as the engine computed them (Node.running_digest); empty if it tells none."""
 
 
 class KeepAlive(msgspec.Struct, frozen=True):
@@ -109,11 +149,12 @@ class KeepAlive(msgspec.Struct, frozen=True):
 
 
 class Say(msgspec.Struct, frozen=True):
-    """Send a piece of the answer's text to a streaming client."""
+    """Send a piece of the answer to a streaming client: reasoning first, then text."""
 
     conn: str
     call: str
     text: str
+    reasoning: str = ""
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -122,11 +163,16 @@ class Reply(msgspec.Struct, frozen=True):
     conn: str
     call: str
     answer: Answer
-    """With minted tool-call ids; `content` is what was not said yet."""
+    """The whole of it, with minted tool-call ids. A streaming client has got a beginning of reasoning and content already."""
     finish: str
     """stop, length or tool_calls."""
     prompt_tokens: int
     completion_tokens: int
+    cached_tokens: int = 0
+    """Prompt tokens of the first attempt that the engine did not have to compute."""
+    ids: bytes = b""
+    logprobs: bytes = b""
+    """Packed output ids and log-probs, when the client asked for them."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -136,3 +182,11 @@ class Refuse(msgspec.Struct, frozen=True):
     status: int
     code: str
     text: str
+    facts: dict[str, int] = {}
+    """context_length_exceeded: `tokens` and `limit`, for the protocol's own wording."""
+
+
+class Confirm(msgspec.Struct, frozen=True):
+    """What Forget or Cancel asked for was done (and is durable)."""
+
+    conn: str

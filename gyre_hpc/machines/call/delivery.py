@@ -14,14 +14,11 @@ from gyre_hpc.machines.call.recorded import Node
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.protocol.journal import Delivered
 
-_MARK_CHARS = 32
-"""An unfinished mark of a template (`<tool_ca`) is at most this long; a piece of text that may be one is held back."""
-
 
 def connect(shard: Shard, live: LiveCall, conn: str, stream: bool) -> None:
     """This connection waits for this call's answer from now on."""
     shard.conns[conn] = Conn(live.execution, live.call, stream)
-    live.conn, live.said = conn, ""
+    live.conn, live.said, live.said_reasoning = conn, "", ""
     shard.emit(CancelTimer(f"abandon/{live.call}"))
     if stream:
         shard.emit(SetTimer(f"alive/{conn}", shard.settings.keepalive_s))
@@ -40,31 +37,30 @@ def say_more(shard: Shard, live: LiveCall) -> None:
     conn = shard.conns.get(live.conn)
     if conn is None or not conn.stream or live.delta_key or not live.durable or live.state not in _TALKING:
         return
-    live.delta_key = shard.start("delta", live.call, Parse(bytes(live.recorded.output[: 4 * live.durable])))
+    live.delta_key = shard.start("delta", live.call, Parse(bytes(live.recorded.output[: 4 * live.durable]), partial=True))
 
 
 def said(shard: Shard, live: LiveCall, answer: Answer) -> None:
-    """Durable text is parsed: say what is certain and new."""
+    """Durable tokens are parsed as a partial answer: say what is new of it."""
     live.delta_key = ""
-    text = certain_text(answer)
-    if live.conn and live.state in _TALKING and len(text) > len(live.said) and text.startswith(live.said):
-        shard.start("say", live.conn, Say(live.conn, live.call, text[len(live.said) :]))
+    if not live.conn or live.state not in _TALKING:
+        return
+    reasoning, text = _news(live.said_reasoning, answer.reasoning), _news(live.said, answer.content)
+    if reasoning or text:
+        shard.start("say", live.conn, Say(live.conn, live.call, text, reasoning))
         shard.emit(SetTimer(f"alive/{live.conn}", shard.settings.keepalive_s))
-        live.said = text
+        live.said, live.said_reasoning = live.said + text, live.said_reasoning + reasoning
 
 
-def certain_text(answer: Answer) -> str:
-    """Text of an unfinished answer that later tokens cannot take back."""
-    if answer.malformed:
-        return ""
-    text = answer.content.rstrip("\ufffd")
-    mark = text.rfind("<", max(0, len(text) - _MARK_CHARS))
-    return text if mark < 0 or answer.tool_calls else text[:mark]
+def _news(told: str, whole: str) -> str:
+    return whole[len(told) :] if whole.startswith(told) else ""
 
 
-def final_text(live: LiveCall, content: str) -> str:
-    """Text of the answer as the client will have it: what was said cannot be taken back."""
-    return content if content.startswith(live.said) else live.said
+def final(live: LiveCall, answer: Answer) -> Answer:
+    """The answer as the client will have it: what was said cannot be taken back."""
+    content = answer.content if answer.content.startswith(live.said) else live.said
+    reasoning = answer.reasoning if answer.reasoning.startswith(live.said_reasoning) else live.said_reasoning
+    return replace(answer, content=content, reasoning=reasoning)
 
 
 def reply(shard: Shard, live: LiveCall) -> None:
@@ -75,11 +71,10 @@ def reply(shard: Shard, live: LiveCall) -> None:
     shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
     if not conn:
         return
-    rest = final_text(live, live.answer.content)[len(live.said) :]
     action = Reply(
         conn=conn,
         call=live.call,
-        answer=replace(live.answer, content=rest),
+        answer=final(live, live.answer),
         finish=node.finish,
         prompt_tokens=node.num_prompt,
         completion_tokens=node.num_output,

@@ -5,7 +5,7 @@ from dataclasses import replace
 from gyre_hpc.chat.base import Answer, Message
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import Parse
-from gyre_hpc.machines.call.delivery import final_text, refuse, reply
+from gyre_hpc.machines.call.delivery import final, refuse, reply
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.recorded import ANSWERED
@@ -120,9 +120,10 @@ def end_execution(shard: Shard, execution: str) -> None:
 def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
     node = live.recorded
     node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
-    node.text = text_digest(final_text(live, answer.content))
-    node.tool_calls = tuple(call.id for call in answer.tool_calls)
-    said = Message(role="assistant", content=final_text(live, answer.content), tool_calls=answer.tool_calls)
+    told = final(live, answer)
+    node.text = text_digest(told.content)
+    node.tool_calls = tuple(call.id for call in told.tool_calls)
+    said = Message(role="assistant", content=told.content, tool_calls=told.tool_calls, reasoning=told.reasoning)
     node.turn = digest_turns([said])[0].digest
     _persist_end(shard, live, malformed=len(answer.malformed))
 

@@ -73,6 +73,7 @@ class LiveCall:
     """Parsed, with minted ids."""
     said: str = ""
     """Text a streaming client was given on the present connection."""
+    said_reasoning: str = ""
 
     @property
     def recorded(self) -> Node:

@@ -1,0 +1,101 @@
+"""A request for one answer, in any protocol: parsed, told to the machine, answered when the machine says so."""
+
+from collections.abc import Callable
+
+import orjson
+from aiohttp import web
+
+from gyre_hpc.gateway.access import Access
+from gyre_hpc.gateway.connections import Connections
+from gyre_hpc.gateway.protocols.base import ChatRequest, Protocol, RequestError
+from gyre_hpc.harnesses.base import Harness
+from gyre_hpc.machines.base import Input, Received
+from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Cancel, Forget, Left, Retrieve
+from gyre_hpc.machines.call.turns import digest, digest_turns
+
+Tell = Callable[[Input], None]
+
+
+class ModelCalls:
+    """Turns HTTP requests into inputs of the machine."""
+
+    def __init__(self, *, access: Access, harness: Harness, connections: Connections, tell: Tell) -> None:
+        self._access, self._harness = access, harness
+        self._connections, self._tell = connections, tell
+
+    async def answer(self, request: web.Request, protocol: Protocol) -> web.StreamResponse:
+        """POST of a conversation."""
+        try:
+            execution = self._access.execution(request)
+            asked = protocol.parse(await read_body(request))
+        except RequestError as error:
+            return error_response(protocol, error)
+        return await self._wait(request, protocol, execution, asked, lambda conn: self._arrived(conn, execution, request, protocol, asked))
+
+    async def about_stored(
+        self, request: web.Request, protocol: Protocol, asked: ChatRequest, call: str, kind: type[Retrieve | Forget | Cancel]
+    ) -> web.StreamResponse:
+        """A request about an answer given before. Raises RequestError when the caller may not ask."""
+        execution = self._access.execution(request)
+        return await self._wait(request, protocol, execution, asked, lambda conn: kind(conn, execution, call))
+
+    async def _wait(
+        self,
+        request: web.Request,
+        protocol: Protocol,
+        execution: str,
+        asked: ChatRequest,
+        message: Callable[[str], Arrived | Retrieve | Forget | Cancel],
+    ) -> web.StreamResponse:
+        for gone in self._connections.closed(execution):
+            # A retry must not overtake the news that its first connection is closed.
+            self._tell(Received(CLIENTS, Left(gone.id)))
+        connection = self._connections.add(execution, request, protocol, asked)
+        try:
+            self._tell(Received(CLIENTS, message(connection.id)))
+            response: web.StreamResponse = await connection.over
+            return response
+        finally:
+            self._connections.drop(connection)
+            if not connection.over.done() or connection.over.cancelled():
+                self._tell(Received(CLIENTS, Left(connection.id)))
+
+    def _arrived(self, conn: str, execution: str, request: web.Request, protocol: Protocol, asked: ChatRequest) -> Arrived:
+        headers = {name.lower(): value for name, value in request.headers.items()}
+        # Header bytes that are no UTF-8 arrive as lone surrogates, which no record can hold.
+        thread = self._harness.thread(headers, asked.body).encode("utf-8", "replace").decode()
+        messages = self._harness.clean(asked.messages)
+        turns = digest_turns(messages)
+        identity = digest(execution.encode(), thread.encode(), asked.identity, *(turn.digest for turn in turns))
+        return Arrived(
+            conn=conn,
+            execution=execution,
+            role=self._harness.role(headers, asked.body),
+            thread=thread,
+            request_hash=identity.hex(),
+            messages=messages,
+            turns=turns,
+            tools=asked.tools,
+            tools_digest=digest(orjson.dumps(asked.tools, option=orjson.OPT_SORT_KEYS)),
+            requested=asked.requested,
+            max_new_tokens=asked.max_new_tokens,
+            stream=asked.stream,
+            protocol=protocol.name,
+            stop=asked.stop,
+            logprobs=asked.logprobs,
+            store=asked.store,
+            previous=asked.previous,
+        )
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Raises RequestError 413."""
+    try:
+        return await request.read()
+    except web.HTTPRequestEntityTooLarge as error:
+        text = f"body: {error.text or 'too large'}; the limit is gateway.max_body_bytes"
+        raise RequestError(text, status=413, code="request_too_large", field="body") from None
+
+
+def error_response(protocol: Protocol, error: RequestError) -> web.Response:
+    return web.Response(body=protocol.error(error), status=error.status, content_type="application/json")
