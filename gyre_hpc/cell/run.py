@@ -88,14 +88,16 @@ async def lead(
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
     crew = Crew(make_rank(config, place, store), place.world, channel)
+    tokenizer = create_chat_format(config.model.tokenizer, config.model.template).tokenizer
     engine = create_engine(
         config.engine,
         model_config=config.model,
-        vocab_size=vocab_size(config),
+        vocab_size=tokenizer.vocab_size,
         store=store,
         run_token=birth.run_token,
         host=interface,
         timer=after,
+        decode=tokenizer.decode,
     )
     engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)

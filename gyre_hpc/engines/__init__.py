@@ -5,6 +5,8 @@ embedded/         computes in this process
 timed.py          takes the time and computes nothing
 scripted.py       answers from a function
 served.py, http_surface.py, calls.py, backend.py, request.py, answer.py   shared: SGLang's HTTP API, gate, live calls
+stopping.py       when an answer ends
+ids_digest.py     hash of what an engine saw and produced
 page_table.py     keys and holders of prefix pages
 """
 
@@ -14,6 +16,8 @@ from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
 
 if TYPE_CHECKING:
     from gyre_hpc.engines.base import Engine
+    from gyre_hpc.engines.scripted import ScriptedAnswer
+    from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
     from gyre_hpc.transport.base import SnapshotStore
 
@@ -29,8 +33,13 @@ def create_engine(
     timer: "Timer | None",
     port: int = 0,
     rank: int = 0,
+    decode: "Decode | None" = None,
+    script: "ScriptedAnswer | None" = None,
 ) -> "Engine":
-    """The engine of one rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size."""
+    """The engine of one rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
+
+    decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
+    """
     match config.kind:
         case EngineKind.embedded:
             from gyre_hpc.engines.embedded.engine import EmbeddedEngine
@@ -38,11 +47,22 @@ def create_engine(
 
             assert store is not None, "the embedded engine reads weights from a snapshot store"
             model = from_model_config(model_config, vocab_size)
-            return EmbeddedEngine(config, model=model, store=store, run_token=run_token, host=host, port=port, rank=rank)
+            return EmbeddedEngine(
+                config,
+                model=model,
+                store=store,
+                run_token=run_token,
+                host=host,
+                port=port,
+                rank=rank,
+                decode=decode,
+                script=script,
+            )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
 
             assert timer is not None, "the timed engine waits by a timer"
+            assert script is None, "the timed engine has a token source instead"
             return TimedEngine(
                 config,
                 timer=timer,
@@ -52,4 +72,5 @@ def create_engine(
                 rank=rank,
                 max_context=model_config.max_context,
                 vocab_size=vocab_size,
+                decode=decode,
             )

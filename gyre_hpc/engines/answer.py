@@ -27,10 +27,13 @@ class Piece:
     num_retractions: int
     finish: dict[str, Any] | None = None
     """SGLang's finish_reason; set in the last piece."""
+    digest: str = ""
+    """ids_digest of prompt and output; set in the last piece."""
 
 
-def stopped(token: int) -> dict[str, Any]:
-    return {"type": "stop", "matched": token}
+def stopped(matched: int | str) -> dict[str, Any]:
+    """By a token or a string; either stays in the output."""
+    return {"type": "stop", "matched": matched}
 
 
 def reached_length(length: int) -> dict[str, Any]:
@@ -59,6 +62,7 @@ class Answer:
     cached: int = 0
     num_retractions: int = 0
     finish: dict[str, Any] | None = None
+    digest: str = ""
 
     def add(self, piece: Piece) -> None:
         """Take the next piece. Pieces come in order."""
@@ -67,7 +71,8 @@ class Answer:
         self.logprobs += piece.logprobs
         for span in piece.spans:
             _extend(self.spans, span)
-        self.cached, self.num_retractions, self.finish = piece.cached, piece.num_retractions, piece.finish
+        self.cached, self.num_retractions = piece.cached, piece.num_retractions
+        self.finish, self.digest = piece.finish, piece.digest
         if piece.ids:
             self.version = self.spans[-1][0]
             self.oldest_kv = _older(self.oldest_kv, piece.oldest_kv)
@@ -102,6 +107,7 @@ class Answer:
         }
         if self.finish is not None:
             meta["e2e_latency"] = latency_s
+            meta["ids_digest"] = self.digest
         if self.return_logprob:
             meta["input_token_logprobs"] = []
             meta["output_token_logprobs"] = [[lp, token, None] for lp, token in zip(self.logprobs[start:], ids, strict=True)]

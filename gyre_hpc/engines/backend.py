@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from gyre_hpc.engines.calls import CallBook, LiveCall
+from gyre_hpc.engines.stopping import Decode
 
 
 class PauseMode(enum.Enum):
@@ -32,6 +33,8 @@ class Backend(Protocol):
     book: CallBook
     max_context: int
     vocab_size: int | None
+    decode: Decode | None
+    """None: requests with stop strings are refused."""
 
     def submit(self, call: LiveCall) -> None:
         """Begin the call; its pieces come through `book.deliver`."""

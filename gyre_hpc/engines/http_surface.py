@@ -103,7 +103,8 @@ class HttpSurface:
 
     async def _generate(self, request: web.Request) -> web.StreamResponse:
         backend, book = self._backend, self._backend.book
-        asked = parse_generate(await request.read(), backend.max_context, backend.vocab_size)
+        has_decode = backend.decode is not None
+        asked = parse_generate(await request.read(), backend.max_context, backend.vocab_size, has_decode=has_decode)
         failure = backend.failure()
         if failure is not None:
             return _error(500, failure)

@@ -2,6 +2,9 @@
 
 Two extensions, both harmless to SGLang: `incremental` (stream chunks carry only what is new) and
 `sampling_params.custom_params {"key", "position"}` (counter-based sampling, DESIGN §5).
+
+SGLang trims a matched stop string from `text` unless no_stop_trim is set, and never from output_ids. Our `text` is always
+empty and our output_ids are never trimmed either, so no_stop_trim is taken and changes nothing.
 """
 
 import secrets
@@ -18,7 +21,8 @@ class CustomParams(msgspec.Struct, frozen=True):
     key: str = ""
     """Hex of the call's sampling key; empty: the engine draws one."""
     position: int = 0
-    """Output index of the first token to draw, within the call that this request continues."""
+    """Output index of the first token to draw, within the call that this request continues: the last `position` input ids
+    are output of that call."""
 
 
 class SamplingParams(msgspec.Struct, frozen=True):
@@ -32,8 +36,11 @@ class SamplingParams(msgspec.Struct, frozen=True):
     max_new_tokens: int = 128
     stop_token_ids: tuple[int, ...] | None = None
     """The token that matched stays in the output."""
+    stop: str | tuple[str, ...] | None = None
+    """Ends the answer with the token that completes one of these in its text. Only engines with a tokenizer take it."""
+    no_stop_trim: bool = False
     ignore_eos: bool = False
-    """True: stop_token_ids are ignored, as SGLang does."""
+    """True: stop_token_ids are ignored, `stop` is not, as SGLang does."""
     custom_params: CustomParams | None = None
 
 
@@ -66,13 +73,17 @@ class Request:
     return_logprob: bool
     stream: bool
     incremental: bool
+    stop: tuple[str, ...] = ()
 
 
+_MAX_STOPS, _MAX_STOP_LENGTH = 64, 1024
+"""Looking for stop strings costs their number times the longest, per token."""
 _BODY = msgspec.json.Decoder(GenerateBody)
 
 
-def parse_generate(body: bytes, max_context: int, vocab_size: int | None) -> Request:
-    """JSON bytes -> Request. vocab_size None: ids are not checked. Raises BadRequest."""
+def parse_generate(body: bytes, max_context: int, vocab_size: int | None, *, has_decode: bool = False) -> Request:
+    """JSON bytes -> Request. vocab_size None: ids are not checked; has_decode: the engine can look for stop strings.
+    Raises BadRequest."""
     try:
         asked = _BODY.decode(body)
     except msgspec.MsgspecError as error:
@@ -87,6 +98,8 @@ def parse_generate(body: bytes, max_context: int, vocab_size: int | None) -> Req
     if min(asked.input_ids) < 0 or (vocab_size is not None and max(asked.input_ids) >= vocab_size):
         raise BadRequest(f"input_ids: ids must lie in 0..{(vocab_size or 0) - 1}, got {min(asked.input_ids)}..{max(asked.input_ids)}")
     custom = params.custom_params or CustomParams()
+    if not 0 <= custom.position <= num_prompt:
+        raise BadRequest(f"sampling_params.custom_params.position={custom.position}: make it 0 to len(input_ids)={num_prompt}")
     return Request(
         rid=asked.rid or secrets.token_hex(16),
         input_ids=asked.input_ids,
@@ -100,6 +113,7 @@ def parse_generate(body: bytes, max_context: int, vocab_size: int | None) -> Req
         return_logprob=asked.return_logprob,
         stream=asked.stream,
         incremental=asked.incremental,
+        stop=_stop_strings(params.stop, has_decode),
     )
 
 
@@ -115,9 +129,23 @@ def _check_params(params: SamplingParams) -> None:
             raise BadRequest(f"sampling_params.{field}={value!r}: {remedy}")
 
 
+def _stop_strings(asked: str | tuple[str, ...] | None, has_decode: bool) -> tuple[str, ...]:
+    strings = (asked,) if isinstance(asked, str) else asked or ()
+    if not strings:
+        return ()
+    if not has_decode:
+        raise BadRequest(f"sampling_params.stop={list(strings)!r}: this engine has no tokenizer; use stop_token_ids")
+    if len(strings) > _MAX_STOPS:
+        raise BadRequest(f"sampling_params.stop: {len(strings)} strings; give at most {_MAX_STOPS}")
+    for text in strings:
+        if not 0 < len(text) <= _MAX_STOP_LENGTH:
+            raise BadRequest(f"sampling_params.stop: a string of {len(text)} characters; give 1 to {_MAX_STOP_LENGTH}")
+        if "\ufffd" in text:
+            raise BadRequest(f"sampling_params.stop={text!r}: U+FFFD stands for bytes that are no text; leave it out")
+    return strings
+
+
 def _key(custom: CustomParams) -> bytes:
-    if custom.position < 0:
-        raise BadRequest(f"sampling_params.custom_params.position={custom.position}: make it 0 or more")
     try:
         return bytes.fromhex(custom.key) or secrets.token_bytes(16)
     except ValueError:

@@ -12,14 +12,15 @@ from gyre_hpc.engines.backend import Loads, PauseMode
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.engines.calls import CallBook, LiveCall
 from gyre_hpc.engines.http_surface import HttpSurface
+from gyre_hpc.engines.stopping import Decode
 
 
 class ServedEngine(Engine):
     """An Engine that is also the Backend of its own HTTP surface."""
 
-    def __init__(self, *, run_token: str, host: str, port: int, max_context: int, vocab_size: int | None) -> None:
+    def __init__(self, *, run_token: str, host: str, port: int, max_context: int, vocab_size: int | None, decode: Decode | None) -> None:
         self.book = CallBook()
-        self.max_context, self.vocab_size = max_context, vocab_size
+        self.max_context, self.vocab_size, self.decode = max_context, vocab_size, decode
         self._surface = HttpSurface(self, run_token, host, port)
 
     async def start(self) -> str:

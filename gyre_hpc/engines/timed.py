@@ -14,6 +14,7 @@ from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
+from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.engines.timed_core import Speed, TimedCall, TimedCore, TokenSource, pseudo_random_source
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.identity import Version
@@ -47,8 +48,9 @@ class TimedEngine(ServedEngine):
         source: TokenSource | None = None,
         stream_tokens: int = 16,
         now: Callable[[], float] = clock.monotonic_s,
+        decode: Decode | None = None,
     ) -> None:
-        super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size)
+        super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size, decode=decode)
         needed = -(-max_context // config.page_size) * config.page_size
         if config.kv_tokens < needed:
             raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
@@ -67,6 +69,7 @@ class TimedEngine(ServedEngine):
             max_batch=config.max_batch,
             keep_kv=config.keep_kv,
             chunk=stream_tokens,
+            decode=decode,
         )
         self._is_awake = False
         self._handle: TimerHandle | None = None

@@ -9,11 +9,14 @@ Prefixes are cached by the same keys as in the embedded engine (prefix_ledger.py
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from gyre_hpc.engines.answer import Piece, Span, aborted, reached_length, stopped
+from gyre_hpc.engines.answer import Piece, Span, aborted
 from gyre_hpc.engines.counter_random import uniform
+from gyre_hpc.engines.ids_digest import IdsDigest
 from gyre_hpc.engines.prefix_ledger import PrefixLedger
 from gyre_hpc.engines.request import Request
+from gyre_hpc.engines.stopping import Decode, Stopping
 from gyre_hpc.protocol.identity import Version
 
 TokenSource = Callable[[tuple[int, ...], bytes, int], int]
@@ -52,7 +55,9 @@ class TimedCall:
     request: Request
     output: list[int] = field(default_factory=list)
     ahead: list[int] = field(default_factory=list)
-    """Tokens of the next chunk, looked up before they are made; ends at a stop token."""
+    """Tokens of the next chunk, looked up before they are made; ends where the answer ends."""
+    finish: dict[str, Any] | None = None
+    """Finish reason once all of `ahead` is made."""
     joined_pace: float = 0.0
     """Pace at which ahead[0] began."""
     ready_at: float | None = None
@@ -67,9 +72,18 @@ class TimedCore:
     """Calls of one engine. Every method first lets time pass up to `now`; pieces collect in `out`."""
 
     def __init__(
-        self, speed: Speed, *, source: TokenSource, kv_tokens: int, page_size: int, max_batch: int, keep_kv: bool, chunk: int
+        self,
+        speed: Speed,
+        *,
+        source: TokenSource,
+        kv_tokens: int,
+        page_size: int,
+        max_batch: int,
+        keep_kv: bool,
+        chunk: int,
+        decode: Decode | None = None,
     ) -> None:
-        self._speed, self._source, self._chunk = speed, source, chunk
+        self._speed, self._source, self._chunk, self._decode = speed, source, chunk, decode
         self._max_batch, self._keep_kv = max_batch, keep_kv
         self._prefixes = PrefixLedger(kv_tokens, page_size, keep_kv)
         self._calls: dict[int, TimedCall] = {}
@@ -180,7 +194,7 @@ class TimedCore:
                 self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output], self.version)
                 self._look_ahead(call)
             elif call.is_decoding and self._num_made(call) == len(call.ahead):
-                self._show(call, len(call.ahead), self._finish_after(call))
+                self._show(call, len(call.ahead), call.finish)
         self._admit()
 
     def _num_made(self, call: TimedCall) -> int:
@@ -191,20 +205,15 @@ class TimedCore:
 
     def _look_ahead(self, call: TimedCall) -> None:
         request, done = call.request, len(call.output)
-        call.ahead, call.joined_pace = [], self._pace
-        for index in range(done, min(done + self._chunk, request.max_new_tokens)):
-            call.ahead.append(self._source(request.input_ids, request.key, request.position + index))
-            if call.ahead[-1] in request.stop_ids:
+        stopping = Stopping(request, self._decode, output=call.output)
+        call.ahead, call.joined_pace, call.finish = [], self._pace, stopping.at_once()
+        for index in range(done, done + self._chunk):
+            if call.finish is not None:
                 break
+            call.ahead.append(self._source(request.input_ids, request.key, request.position + index))
+            call.finish = stopping.after(call.ahead[-1], index + 1)
 
-    def _finish_after(self, call: TimedCall) -> dict[str, object] | None:
-        """Finish reason once all of `ahead` is made."""
-        total = len(call.output) + len(call.ahead)
-        if call.ahead and call.ahead[-1] in call.request.stop_ids:
-            return stopped(call.ahead[-1])
-        return reached_length(total) if total == call.request.max_new_tokens else None
-
-    def _show(self, call: TimedCall, num_made: int, finish: dict[str, object] | None) -> None:
+    def _show(self, call: TimedCall, num_made: int, finish: dict[str, Any] | None) -> None:
         """Put out the next `num_made` tokens; go on with what follows, or end."""
         start, ids = len(call.output), call.ahead[:num_made]
         call.output += ids
@@ -222,6 +231,7 @@ class TimedCore:
                 cached=call.num_cached,
                 num_retractions=call.num_retractions,
                 finish=finish,
+                digest=IdsDigest([*call.request.input_ids, *call.output]).hexdigest() if finish is not None else "",
             )
         )
         if finish is not None:

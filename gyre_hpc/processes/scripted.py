@@ -44,7 +44,13 @@ async def serve(birth: Birth) -> None:
     """Until the parent goes, a signal comes, or a newer attempt of the run lives."""
     config, interface = birth.config, birth.config.network.interface
     events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
-    engine = ScriptedEngine(demonstrator(config), run_token=birth.run_token, host=interface, max_context=config.model.max_context)
+    engine = ScriptedEngine(
+        demonstrator(config),
+        run_token=birth.run_token,
+        host=interface,
+        max_context=config.model.max_context,
+        decode=create_chat_format(config.model.tokenizer, config.model.template).tokenizer.decode,
+    )
     host = Host(
         name=birth.name,
         attempt=birth.attempt,

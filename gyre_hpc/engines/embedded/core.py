@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 import torch
 
-from gyre_hpc.engines.answer import Piece, aborted, reached_length, stopped
+from gyre_hpc.engines.answer import Piece, aborted
 from gyre_hpc.engines.embedded.memory import KVMemory
-from gyre_hpc.engines.embedded.sampling import sample
+from gyre_hpc.engines.embedded.sampling import sample, score
 from gyre_hpc.engines.embedded.sequence import Sequence, Stage
 from gyre_hpc.models.incremental import Prepared, decode, prefill
 from gyre_hpc.protocol.identity import Version
@@ -65,10 +65,15 @@ class EngineCore:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def add(self, seq: Sequence) -> None:
+    def add(self, seq: Sequence) -> list[Piece]:
+        """Take a sequence; it may be over at once."""
+        finish = seq.stopping.at_once()
+        if finish is not None:
+            return [seq.piece(finish)]
         seq.sent_at_s = self._now()
         self._live[seq.number] = seq
         self._waiting.append(seq)
+        return []
 
     def abort(self, number: int, reason: str) -> list[Piece]:
         """End a sequence with its tokens so far; nothing when it is already over."""
@@ -121,7 +126,7 @@ class EngineCore:
         if num_decoding:
             logits.insert(0, self._decode())
         merged = logits[0] if len(logits) == 1 else torch.cat(logits)
-        tokens, logprobs = sample(merged, [s.request for s in stepped], [s.num_output for s in stepped])
+        tokens, logprobs = _choose(merged, stepped)
         if num_decoding and not ready:
             self._measure(num_decoding, self._now() - begun)
         pieces = self._take_tokens(stepped, tokens, logprobs)
@@ -200,10 +205,9 @@ class EngineCore:
         self.counters["sampled"] += len(tokens)
         for seq, token, logprob in zip(stepped, tokens, logprobs, strict=True):
             seq.append(token, logprob, version)
-            if token in seq.request.stop_ids:
-                pieces.append(self._end(seq, stopped(token)))
-            elif seq.num_output >= seq.request.max_new_tokens:
-                pieces.append(self._end(seq, reached_length(seq.num_output)))
+            finish = seq.stopping.after(token, seq.num_output)
+            if finish is not None:
+                pieces.append(self._end(seq, finish))
             elif seq.request.stream and self._is_due(seq, now):
                 seq.sent_at_s = now
                 pieces.append(seq.piece(None))
@@ -253,6 +257,15 @@ class EngineCore:
     def _measure(self, num_running: int, seconds: float) -> None:
         before = self.step_s.get(num_running, seconds)
         self.step_s[num_running] = before + 0.1 * (seconds - before)
+
+
+def _choose(logits: torch.Tensor, stepped: list[Sequence]) -> tuple[list[int], list[float]]:
+    """Next token and log-prob of each row [B, V]: drawn, or as prescribed. An engine has a script for all or for none."""
+    requests = [seq.request for seq in stepped]
+    prescribed = [seq.prescribed[seq.num_output] for seq in stepped if seq.prescribed is not None]
+    if not prescribed:
+        return sample(logits, requests, [seq.num_output for seq in stepped])
+    return prescribed, score(logits, requests, prescribed)
 
 
 def _by_age(seq: Sequence) -> int:

@@ -16,8 +16,10 @@ from gyre_hpc.engines.embedded.core import EngineCore
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.sequence import Sequence
 from gyre_hpc.engines.embedded.worker import Worker
-from gyre_hpc.engines.request import BadRequest
+from gyre_hpc.engines.request import BadRequest, Request
+from gyre_hpc.engines.scripted import ScriptedAnswer, prescribed_ids
 from gyre_hpc.engines.served import ServedEngine
+from gyre_hpc.engines.stopping import Decode, Stopping
 from gyre_hpc.errors import UserError
 from gyre_hpc.models.incremental import Prepared
 from gyre_hpc.models.qwen3_config import Qwen3Config
@@ -29,7 +31,11 @@ _LOG = logging.getLogger(__name__)
 
 
 class EmbeddedEngine(ServedEngine):
-    """Raises UserError when the KV memory cannot hold one full context."""
+    """Raises UserError when the KV memory cannot hold one full context.
+
+    decode: looks for stop strings. script: says which tokens come instead of a draw; everything else is computed as ever,
+    and log-probs are the model's.
+    """
 
     capabilities = EngineCapabilities(kv="none", sampling="counter")
 
@@ -45,12 +51,16 @@ class EmbeddedEngine(ServedEngine):
         rank: int = 0,
         stream_tokens: int = 16,
         stream_s: float = 0.25,
+        decode: Decode | None = None,
+        script: ScriptedAnswer | None = None,
     ) -> None:
-        super().__init__(run_token=run_token, host=host, port=port, max_context=model.max_context, vocab_size=model.vocab_size)
+        super().__init__(
+            run_token=run_token, host=host, port=port, max_context=model.max_context, vocab_size=model.vocab_size, decode=decode
+        )
         needed = -(-model.max_context // config.page_size) * config.page_size
         if config.kv_tokens < needed:
             raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
-        self._config, self._model, self._store, self._rank = config, model, store, rank
+        self._config, self._model, self._store, self._rank, self._script = config, model, store, rank, script
         self._core = EngineCore(
             self._new_memory,
             max_batch=config.max_batch,
@@ -89,9 +99,7 @@ class EmbeddedEngine(ServedEngine):
 
     async def update_weights(self, version: Version) -> None:
         def update() -> None:
-            pieces = self._core.update(version, self._prepared(version))
-            if pieces:
-                self._deliver(pieces)
+            self._deliver(self._core.update(version, self._prepared(version)))
 
         await self._ask(update)
 
@@ -102,16 +110,22 @@ class EmbeddedEngine(ServedEngine):
         return {batch: batch / seconds for batch, seconds in dict(self._core.step_s).items() if seconds > 0}
 
     def submit(self, call: LiveCall) -> None:
-        seq = Sequence(number=call.number, request=call.request, ids=list(call.request.input_ids))
-        self._worker.ask(lambda: self._core.add(seq))
+        seq = self._sequence(call.number, call.request)
+        self._worker.ask(lambda: self._deliver(self._core.add(seq)))
+
+    def _sequence(self, number: int, request: Request) -> Sequence:
+        prescribed = None if self._script is None else self._prescribed(self._script, request)
+        stopping = Stopping(request, self.decode, longest=None if prescribed is None else len(prescribed))
+        return Sequence(number=number, request=request, ids=list(request.input_ids), stopping=stopping, prescribed=prescribed)
+
+    def _prescribed(self, script: ScriptedAnswer, request: Request) -> list[int]:
+        ids = prescribed_ids(script, request)
+        if ids and not 0 <= min(ids) <= max(ids) < self._model.vocab_size:
+            raise ValueError(f"the script gave ids {min(ids)}..{max(ids)}; the model has 0..{self._model.vocab_size - 1}")
+        return ids
 
     def abort(self, call: LiveCall, reason: str) -> None:
-        def abort() -> None:
-            pieces = self._core.abort(call.number, reason)
-            if pieces:
-                self._deliver(pieces)
-
-        self._worker.ask(abort)
+        self._worker.ask(lambda: self._deliver(self._core.abort(call.number, reason)))
 
     async def pause(self, mode: PauseMode) -> None:
         def pause() -> None:
@@ -180,6 +194,8 @@ class EmbeddedEngine(ServedEngine):
 
     def _deliver(self, pieces: list[Piece]) -> None:
         """From the compute thread to the loop."""
+        if not pieces:
+            return
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.book.deliver, pieces)
 

@@ -26,6 +26,16 @@ def _cut(logprobs: torch.Tensor, top_k: int, top_p: float) -> torch.Tensor:
 
 
 @torch.inference_mode()
+def score(logits: torch.Tensor, requests: Sequence[Request], tokens: Sequence[int]) -> list[float]:
+    """logits [B, V] float32 -> log-prob of tokens[i] in row i under softmax(logits / temperature), uncut: a prescribed token
+    may lie outside top_k or top_p. Temperature 0 counts as 1."""
+    scores = logits.double()
+    scores /= torch.tensor([request.temperature or 1.0 for request in requests], dtype=torch.float64)[:, None]
+    chosen = scores.gather(1, torch.tensor(tokens)[:, None])[:, 0]
+    return (chosen - scores.logsumexp(-1)).tolist()
+
+
+@torch.inference_mode()
 def sample(logits: torch.Tensor, requests: Sequence[Request], num_outputs: Sequence[int]) -> tuple[list[int], list[float]]:
     """logits [B, V] float32 -> token ids and log-probs, one per row.
 

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.engines.answer import Piece, Span
+from gyre_hpc.engines.ids_digest import IdsDigest
 from gyre_hpc.engines.page_table import ROOT
 from gyre_hpc.engines.request import Request
+from gyre_hpc.engines.stopping import Stopping
 from gyre_hpc.models.kv_rows import KVSpan
 from gyre_hpc.protocol.identity import Version
 
@@ -31,7 +33,10 @@ class Sequence:
     """Order of arrival, too: the highest is the youngest."""
     request: Request
     ids: list[int]
-    """Prompt and output."""
+    """Prompt and output: what is prefilled, decoded, keyed and hashed."""
+    stopping: Stopping
+    prescribed: list[int] | None = None
+    """Output ids that a script wants; None: they are drawn."""
     stage: Stage = Stage.waiting
     logprobs: list[float] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -54,6 +59,8 @@ class Sequence:
     num_sent: int = 0
     """Output tokens handed to the surface."""
     sent_at_s: float = 0.0
+    digest: IdsDigest = field(default_factory=IdsDigest)
+    """Of leading `ids`, as far as pieces went."""
 
     @property
     def num_prompt(self) -> int:
@@ -76,6 +83,7 @@ class Sequence:
     def piece(self, finish: dict[str, Any] | None) -> Piece:
         """What was sampled since the last piece."""
         start, self.num_sent = self.num_sent, len(self.logprobs)
+        self.digest.update(self.ids[self.digest.num_ids :])
         return Piece(
             number=self.number,
             start=start,
@@ -86,4 +94,5 @@ class Sequence:
             cached=self.num_cached,
             num_retractions=self.num_retractions,
             finish=finish,
+            digest=self.digest.hexdigest() if finish is not None else "",
         )

@@ -6,6 +6,7 @@ import torch
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.sequence import Sequence
 from gyre_hpc.engines.request import Request
+from gyre_hpc.engines.stopping import Stopping
 from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.protocol.identity import Version
 
@@ -32,7 +33,7 @@ def sequence(number: int, ids: list[int]) -> Sequence:
         stream=False,
         incremental=False,
     )
-    return Sequence(number=number, request=request, ids=list(ids))
+    return Sequence(number=number, request=request, ids=list(ids), stopping=Stopping(request, None))
 
 
 def computed(kv: KVMemory, number: int, ids: list[int], version: Version) -> Sequence:
