@@ -3,7 +3,10 @@
 Invariants (each has a test for every format):
   - render(m) followed by a recorded answer followed by render_suffix(later messages) is the prompt of the next call:
     recorded ids are never rendered again.
-  - for answers the model ended itself, render(all messages) has the same *text* as that concatenation.
+  - for answers the model ended itself, in the format's own spelling, render(all messages) has the same *text* as that concatenation;
+  - where this cannot be promised, render_suffix raises ValueError and the caller renders a new branch (thinking that the template
+    would drop is the one exception, docs/decisions/0007);
+  - reader(...).feed() of any pieces gives what parse(partial=True) of their concatenation gives; finish() what parse gives.
 """
 
 from abc import ABC, abstractmethod
@@ -32,6 +35,8 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     """role tool: the call it answers."""
+    name: str = ""
+    """role tool: the tool that was called, where the caller knows it; some templates show it."""
     reasoning: str = ""
     """role assistant: what it thought before it spoke."""
 
@@ -79,6 +84,18 @@ class Tokenizer(ABC):
         """Special tokens appear as their text; bytes that are no UTF-8 become U+FFFD."""
 
 
+class Reader(ABC):
+    """Reads one answer while it is sampled."""
+
+    @abstractmethod
+    def feed(self, ids: Sequence[int]) -> Answer:
+        """The answer after these further output ids, as far as later ones cannot take it back."""
+
+    @abstractmethod
+    def finish(self) -> Answer:
+        """The whole answer. Nothing is fed afterwards."""
+
+
 class ChatFormat(ABC):
     """A tokenizer, a template and a parser that belong together."""
 
@@ -86,23 +103,50 @@ class ChatFormat(ABC):
     tokenizer: Tokenizer
     stop_ids: tuple[int, ...]
     """Sampling one of these ends the answer; the id is part of the output."""
+    notices: tuple[str, ...] = ()
+    """What people should know of this format: turns it shows otherwise than asked, prompts it cannot extend. One line each."""
 
     @abstractmethod
     def render(self, messages: Sequence[Message], tools: Sequence[dict[str, Any]]) -> list[int]:
-        """The whole prompt, generation prompt included. `tools` are OpenAI function tools."""
+        """The whole prompt, generation prompt included. `tools` are OpenAI function tools.
+
+        Raises ValueError for messages that the template refuses.
+        """
 
     @abstractmethod
-    def render_suffix(self, messages: Sequence[Message], *, ended: bool) -> list[int]:
+    def render_suffix(self, messages: Sequence[Message], *, ended: bool, thought: bool = True) -> list[int]:
         """What follows a recorded answer: its closing (when it was cut, `ended=False`, the end-of-turn marker too),
-        the later messages, the generation prompt."""
+        the later messages, the generation prompt.
+
+        `thought`: the recorded context may hold thinking. Raises ValueError when this would not be what the template makes
+        of the whole conversation.
+        """
 
     @abstractmethod
-    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False) -> Answer:
+    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False, tools: Sequence[dict[str, Any]] = ()) -> Answer:
         """Parse output ids (with or without the stop id at the end). Never raises on what a model wrote.
 
         `stop`: the text is cut before the first of these. `partial`: more tokens may follow, so only what they cannot take
-        back is told: no half mark, no unfinished tool call, nothing malformed.
+        back is told: no half mark, no unfinished tool call, nothing malformed. `tools`: those of the prompt; formats whose
+        calls carry no types take the arguments' types from them.
         """
+
+    def reader(self, *, stop: Sequence[str] = (), tools: Sequence[dict[str, Any]] = ()) -> Reader:
+        """For an answer that is still being sampled. This one parses all of it each time; formats for long answers do better."""
+        return _ParsesAgain(self, stop, tools)
+
+
+class _ParsesAgain(Reader):
+    def __init__(self, chat: ChatFormat, stop: Sequence[str], tools: Sequence[dict[str, Any]]) -> None:
+        self._chat, self._stop, self._tools = chat, stop, tools
+        self._ids: list[int] = []
+
+    def feed(self, ids: Sequence[int]) -> Answer:
+        self._ids += ids
+        return self._chat.parse(self._ids, stop=self._stop, tools=self._tools, partial=True)
+
+    def finish(self) -> Answer:
+        return self._chat.parse(self._ids, stop=self._stop, tools=self._tools)
 
 
 def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str]:

@@ -46,13 +46,13 @@ class DrillFormat(ChatFormat):
             ids += self._turn(message, first=place == 0, tools=tools if place == 0 else ())
         return ids + self._mark(turn_open("assistant", first=not turns))
 
-    def render_suffix(self, messages: Sequence[Message], *, ended: bool) -> list[int]:
+    def render_suffix(self, messages: Sequence[Message], *, ended: bool, thought: bool = True) -> list[int]:
         ids = [] if ended else self._mark(TURN_CLOSE)
         for message in messages:
             ids += self._turn(message, first=False, tools=())
         return ids + self._mark(turn_open("assistant", first=False))
 
-    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False) -> Answer:
+    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False, tools: Sequence[dict[str, Any]] = ()) -> Answer:
         end = len(ids) - 1 if ids and ids[-1] in self.stop_ids else len(ids)
         text, stopped_by = cut_at_stop(self.tokenizer.decode(ids[:end]), stop)
         content, opened, rest = text.partition(TOOL_CALL_OPEN)
