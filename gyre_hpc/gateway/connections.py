@@ -123,7 +123,10 @@ class Connection:
     def _finished(self, reply: Reply) -> Finished:
         usage = Usage(prompt_tokens=reply.prompt_tokens, completion_tokens=reply.completion_tokens, cached_tokens=reply.cached_tokens)
         logprobs = self._tokens(reply.ids, reply.logprobs) if self._asked.logprobs else ()
-        return Finished(answer=reply.answer, finish=reply.finish, usage=usage, logprobs=logprobs)
+        return Finished(
+            answer=reply.answer, finish=reply.finish, usage=usage, logprobs=logprobs,
+            echo=reply.echo, previous=reply.previous, created=reply.created,
+        )  # fmt: skip
 
     def _head(self, call: str) -> Head:
         return Head(call=call, created=self._created, model=self._asked.model)

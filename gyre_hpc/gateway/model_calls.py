@@ -85,6 +85,7 @@ class ModelCalls:
             logprobs=asked.logprobs,
             store=asked.store,
             previous=asked.previous,
+            echo=asked.echo,
         )
 
 

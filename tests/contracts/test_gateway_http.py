@@ -58,8 +58,8 @@ def test_unknown_paths_and_executions_are_404(tmp_path: Path) -> None:
     ("change", "field"),
     [
         ({"n": 2}, "n"),
-        ({"stop": ["x"]}, "stop"),
-        ({"logprobs": True}, "logprobs"),
+        ({"stop": 5}, "stop"),
+        ({"top_logprobs": 3}, "top_logprobs"),
         ({"response_format": {"type": "json_object"}}, "response_format"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": []}, "messages"),

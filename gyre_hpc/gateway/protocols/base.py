@@ -45,6 +45,8 @@ class ChatRequest:
     """Keep the answer: it can be fetched again, and later requests can go on from it."""
     previous: str = ""
     """Call whose conversation the messages continue."""
+    echo: bytes = b""
+    """What the protocol wants back with a stored answer (Finished.echo)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,6 +90,12 @@ class Finished:
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = field(default=())
     """Of all output tokens, if asked for."""
+    echo: bytes = b""
+    """ChatRequest.echo of the request this answers; of a stored answer, that of its own request."""
+    previous: str = ""
+    """Call whose conversation this one continues."""
+    created: int = 0
+    """Unix seconds when the call began; a retry or a retrieval finds an older one than its own Head's."""
 
 
 class Stream(ABC):

@@ -22,7 +22,7 @@ from gyre_hpc.machines.base import (
     TimerFired,
 )
 from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling
-from gyre_hpc.machines.call.actions import Arrived, Left, MeasureCpu
+from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.progress import flush
 from gyre_hpc.machines.call.restart import restarted
@@ -93,6 +93,8 @@ class GatewayMachine(Machine):
                 arrival.arrived(self._shard, message)
             case Left(conn=conn):
                 arrival.left(self._shard, conn)
+            case Retrieve() | Forget() | Cancel():
+                delivery.refuse(self._shard, message.conn, 404, "not_found", f"no answer of {message.call} is stored")
             case Table():
                 self._table(message)
 
