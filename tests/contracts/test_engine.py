@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.engine_rig import LONG, TOKEN, V0, V1, Rig, run, until
 
-KINDS = ["embedded", "timed", "scripted"]
+KINDS = ["embedded", "prescribed", "timed", "scripted"]
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
 
@@ -107,7 +107,7 @@ def test_another_key_or_position_draws_other_tokens(kind: str) -> None:
         one = (await rig.generate(PROMPT, 30))["output_ids"]
         assert (await rig.generate(PROMPT, 30))["output_ids"] == one
         assert (await rig.generate(PROMPT, 30, key="bb"))["output_ids"] != one
-        if kind != "scripted":
+        if kind not in ("scripted", "prescribed"):
             assert (await rig.generate(PROMPT, 30, position=1))["output_ids"] != one
 
     run(kind, test)
@@ -237,6 +237,13 @@ def test_a_client_that_leaves_aborts_its_call(kind: str) -> None:
         ({"sampling_params": {"max_new_tokens": 0}}, "max_new_tokens"),
         ({"sampling_params": {"custom_params": {"key": "xyz"}}}, "key"),
         ({"sampling_params": {"custom_params": {"position": -1}}}, "position"),
+        ({"sampling_params": {"custom_params": {"position": len(PROMPT) + 1}}}, "position"),
+        ({"sampling_params": {"stop": ""}}, "stop"),
+        ({"sampling_params": {"stop": ["fine", ""]}}, "stop"),
+        ({"sampling_params": {"stop": ["x" * 1025]}}, "stop"),
+        ({"sampling_params": {"stop": ["x"] * 65}}, "stop"),
+        ({"sampling_params": {"stop": "half a character: \ufffd"}}, "stop"),
+        ({"sampling_params": {"stop": 5}}, "stop"),
     ],
 )
 def test_a_wrong_request_gets_400_and_the_reason(kind: str, change: dict[str, Any], words: str) -> None:
@@ -281,7 +288,7 @@ def test_the_engine_tells_about_itself(kind: str) -> None:
     async def test(rig: Rig) -> None:
         assert (await rig.get("/health"))[0] == 200
         _, server = await rig.get("/server_info")
-        assert (server["engine"], server["term"], server["admission_open"]) == (kind, 1, True)
+        assert (server["engine"], server["term"], server["admission_open"]) == ("embedded" if kind == "prescribed" else kind, 1, True)
         _, model = await rig.get("/model_info")
         assert (model["weight_version"], model["context_length"]) == (str(V0), 2048)
         _, loads = await rig.get("/v1/loads")

@@ -1,8 +1,8 @@
-"""Engines of every kind behind one way to ask them, for the contract tests."""
+"""Engines of every kind behind one way to ask them, for the contract tests. `prescribed` is the embedded one with a script."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -40,6 +40,14 @@ MODEL = qwen3_config.from_model_config(
     VOCAB,
 )
 PARAMS = {V0: parameters.random_parameters(MODEL, 0), V1: parameters.random_parameters(MODEL, 1)}
+
+
+_PIECES = [*"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123", "é", "日本", " the", "ing ", "\n", "", "", "<|end|>"]
+
+
+def decode(ids: Sequence[int]) -> str:
+    """Characters, words, a mark, and two ids without text."""
+    return "".join(_PIECES[i] for i in ids)
 
 
 def full_forward_logprobs(version: Version, ids: list[int], start: int, temperature: float = 1.0) -> torch.Tensor:
@@ -129,12 +137,20 @@ async def until(condition: Callable[[], bool], push: Callable[[], Any] = lambda:
         await asyncio.sleep(0)
 
 
-def new_engine(kind: str, time: VirtualTime | None, held: bool, stream_tokens: int = 4, **config: Any) -> ServedEngine:
+def new_engine(
+    kind: str, time: VirtualTime | None, held: bool, stream_tokens: int = 4, has_decode: bool = True, **config: Any
+) -> ServedEngine:
+    common: dict[str, Any] = {"run_token": TOKEN, "host": "127.0.0.1", "decode": decode if has_decode else None}
     defaults = {"page_size": 8, "kv_tokens": 16384, "prefill_chunk": 64}
     engine_config = EngineConfig(**(defaults | config))
-    if kind == "embedded":
+    if kind in ("embedded", "prescribed"):
         return EmbeddedEngine(
-            engine_config, model=MODEL, store=MemoryStore(PARAMS), run_token=TOKEN, host="127.0.0.1", stream_tokens=stream_tokens
+            engine_config,
+            model=MODEL,
+            store=MemoryStore(PARAMS),
+            stream_tokens=stream_tokens,
+            script=script if kind == "prescribed" else None,
+            **common,
         )
     if kind == "timed":
         assert time is not None
@@ -142,13 +158,12 @@ def new_engine(kind: str, time: VirtualTime | None, held: bool, stream_tokens: i
             engine_config,
             timer=time.timer,
             now=time.now,
-            run_token=TOKEN,
-            host="127.0.0.1",
             max_context=MODEL.max_context,
             vocab_size=VOCAB,
             stream_tokens=stream_tokens,
+            **common,
         )
-    return ScriptedEngine(script, run_token=TOKEN, host="127.0.0.1", max_context=MODEL.max_context, vocab_size=VOCAB, held=held)
+    return ScriptedEngine(script, max_context=MODEL.max_context, vocab_size=VOCAB, held=held, **common)
 
 
 @asynccontextmanager

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gyre_hpc.engines.counter_random import uniform
-from gyre_hpc.engines.embedded.sampling import sample
+from gyre_hpc.engines.embedded.sampling import sample, score
 from gyre_hpc.engines.request import Request
 
 LOGITS = torch.tensor([0.0, 3.0, -2.0, 1.0, 2.5, 1.0])
@@ -85,3 +85,12 @@ def test_a_token_without_mass_is_never_drawn() -> None:
     logits = torch.tensor([[-torch.inf, 0.0, -torch.inf]])
     for count in range(200):
         assert sample(logits, [PLAIN], [count])[0] == [1]
+
+
+def test_a_prescribed_token_is_scored_under_the_uncut_distribution() -> None:
+    logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(1)) * 4
+    changes = [{"temperature": 0.7, "top_k": 1}, {"top_p": 0.01}, {"temperature": 0.0}]
+    requests = [dataclasses.replace(PLAIN, **change) for change in changes]
+    told = score(logits, requests, [3, 4, 5])
+    for row, (temperature, token) in enumerate([(0.7, 3), (1.0, 4), (1.0, 5)]):
+        assert told[row] == pytest.approx(float(torch.log_softmax(logits[row].double() / temperature, 0)[token]), abs=1e-12)

@@ -1,5 +1,8 @@
 """The model of an engine's speed: rates, shares, prefill times, order, and exact continuation. Time is an argument."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pytest
 
 from gyre_hpc.engines.answer import Piece
@@ -166,3 +169,24 @@ def test_a_stop_token_ends_the_call() -> None:
     engine = core()
     engine.add(0.0, call(0, 60, stop=frozenset({stop})))
     assert finishes(engine)[0][1] == output[: output.index(stop) + 1]
+
+
+def test_a_stop_string_is_found_across_chunks_and_a_new_version() -> None:
+    def decode(ids: Sequence[int]) -> str:
+        return "".join(f"{token}," for token in ids)
+
+    engine = core(decode=decode)
+    engine.add(0.0, call(0, 100))
+    ((_, output),) = finishes(engine).values()
+    stop = decode(output[38:42])
+    for moment in (None, 0.7, 2.05):
+        engine = core(decode=decode)
+        stopped = call(0, 100)
+        stopped.request = replace(stopped.request, stop=(stop,))
+        engine.add(0.0, stopped)
+        before: list[Piece] = []
+        if moment is not None:
+            engine.update(moment, Version(0, 1))
+            before, engine.out = engine.out, []
+        ((_, rest),) = finishes(engine).values()
+        assert ids_of(before) + rest == output[:42]
