@@ -14,6 +14,7 @@ COMMANDS = {
     "report": "write report.html and summary.json of a run",
     "compare": "put finished or running runs side by side",
     "eval": "evaluate a checkpoint of a run on held-out tasks",
+    "harness": "list the agent programs a run can use, and install them",
     "simtest": "drive the machines through seeded faults and check their invariants",
 }
 

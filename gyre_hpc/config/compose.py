@@ -35,7 +35,9 @@ def compose_config(overrides: Sequence[str] = ()) -> Config:
 
 def config_from(node: DictConfig, overrides: Sequence[str]) -> Config:
     """The Config of a composed node; with `resume`, the one stored in that run folder plus what may change. Raises UserError."""
-    unknown = set(_keys_of(OmegaConf.to_container(node))) - set(known_keys())
+    known = set(known_keys())
+    # Below a key that holds a mapping (harness.environment) everybody names their own.
+    unknown = {key for key in _keys_of(OmegaConf.to_container(node)) if key not in known and key.rpartition(".")[0] not in known}
     if unknown:  # `+key=value` gets past the schema
         key = min(unknown)
         raise UserError(key, OmegaConf.select(node, key), _no_such_key(key))

@@ -8,6 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from gyre_hpc.chat.base import Message
+from gyre_hpc.errors import UserError
+
+MODEL = "gyre-model"
+"""Name under which every harness asks for the model that is being trained."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +82,20 @@ class Harness(ABC):
 
     def installation(self, version: str) -> Installation:
         """What `gyre harness install` fetches. Raises UserError for a version it does not know."""
+        self._known(version)
         return Installation(installer=Installer.bundled)
+
+    def version_of(self, options: Mapping[str, Any]) -> str:
+        """`harness.version`, or what is pinned here when that is empty."""
+        return str(options.get("version") or self.version)
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raises UserError for an option that this harness cannot follow. `options`: group `harness`, by field."""
+        self._known(self.version_of(options))
+
+    def _known(self, version: str) -> None:
+        if version not in self.versions:
+            raise UserError("harness.version", version, f"{self.name} is known in: {', '.join(self.versions)}")
 
     @abstractmethod
     def launch(self, start: Start) -> Launch:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses.base import Harness, Launch, Start
 
 _PROGRAM = Path(__file__).resolve().parent / "program" / "shell_agent_program.py"
@@ -23,6 +24,12 @@ class ShellAgent(Harness):
     protocol = "chat_completions"
     finished_codes = frozenset({0, 3})
     """3: it used up its calls, which is its own rule."""
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        super().check(options)
+        for name in ("max_calls", "max_output_tokens"):
+            if not options[name]:
+                raise UserError(f"harness.{name}", 0, "this harness has no limit of its own; name one above 0")
 
     def launch(self, start: Start) -> Launch:
         """Options: max_calls, context_tokens, max_output_tokens (ints), stream (bool); all optional."""

@@ -11,6 +11,9 @@ from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
 from gyre_hpc.config.schema import Config, EngineKind, SandboxKind
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
+from gyre_hpc.harnesses.options import options_of
+from gyre_hpc.harnesses.place import installed_folder
+from gyre_hpc.launch.harness_install import is_installed
 from gyre_hpc.ports import listen
 from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.suites import create_scripted_agent, create_suite
@@ -19,7 +22,7 @@ from gyre_hpc.suites import create_scripted_agent, create_suite
 def check_surroundings(config: Config) -> None:
     """Raises UserError for the first thing that is missing here."""
     create_suite(config.suite, config.seed)
-    create_harness(config.harness.name)
+    check_harness(config)
     create_chat_format(config.model.tokenizer, config.model.template)
     if config.warm_start.executions:
         create_scripted_agent(config.suite, config.warm_start.sloppiness)
@@ -27,7 +30,6 @@ def check_surroundings(config: Config) -> None:
         create_sandbox(config.sandbox.kind)
     if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
         raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
-    cache_folder(config)
     scratch = above_scratch(config)
     if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
         raise UserError(
@@ -39,3 +41,15 @@ def check_surroundings(config: Config) -> None:
         raise UserError(
             "network.interface", config.network.interface, f"cannot listen there ({error}); name an address of this machine"
         ) from error
+
+
+def check_harness(config: Config) -> None:
+    """Raises UserError if the harness cannot do what is asked of it, or is not installed."""
+    harness, options = create_harness(config.harness.name), options_of(config)
+    harness.check(options)
+    version = harness.version_of(options)
+    folder = installed_folder(cache_folder(config), harness, version)
+    if not is_installed(folder):
+        which = "" if version == harness.version else f" --version {version}"
+        where = f" --cache {config.paths.cache}" if config.paths.cache else ""
+        raise UserError("harness.name", harness.name, f"not installed; run: gyre harness install {harness.name}{which}{where}")

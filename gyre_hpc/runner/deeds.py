@@ -6,8 +6,11 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.harnesses.base import Harness, Start
+from gyre_hpc.harnesses.base import Harness, Launch, Start
+from gyre_hpc.harnesses.options import options_of
+from gyre_hpc.harnesses.place import installed_folder
 from gyre_hpc.machines.execution import (
     HarnessEnd,
     MeasureUsage,
@@ -48,6 +51,7 @@ class Deeds:
         self._config, self._run_token = config, run_token
         self._suite, self._harness, self._sandbox = suite, harness, sandbox
         self._workspaces, self._harnesses, self._scorer = workspaces, harnesses, scorer
+        self._installed = installed_folder(cache_folder(config), harness, harness.version_of(options_of(config)))
 
     def actions(self) -> dict[type, Any]:
         return {
@@ -65,29 +69,36 @@ class Deeds:
         await asyncio.to_thread(self._workspaces.prepare, action.begin.execution, task)
 
     async def run(self, key: str, action: RunHarness, tell: Tell) -> HarnessEnd:
-        ended = await self._harnesses.run(self.request(action))
+        launch = self.launch(action)
+        await asyncio.to_thread(self._workspaces.furnish, action.begin.execution, launch.files)
+        ended = await self._harnesses.run(self.request(action, launch))
         finished = ended.code in self._harness.finished_codes and not ended.limit
         return HarnessEnd(ended.code, ended.started, finished, ended.limit, ended.cpu_s, ended.tail)
 
-    def request(self, action: RunHarness) -> Run:
-        """What the warden is to run: the harness's own command line inside the sandbox's."""
-        begin, options, limits = action.begin, self._config.harness, self._config.sandbox
-        workspace = self._workspaces.path(begin.execution)
-        inside = self._sandbox.inside(workspace)
-        launch = self._harness.launch(
+    def launch(self, action: RunHarness) -> Launch:
+        """How the harness is started, in paths as it sees them."""
+        begin = action.begin
+        return self._harness.launch(
             Start(
                 gateway_url=f"{action.gateway}/e/{begin.execution}",
                 api_key=execution_token(self._run_token, begin.execution),
                 instruction=self._suite.task(begin.split, begin.task).instruction,
-                workspace=inside,
-                home=inside,
-                options={name: getattr(options, name) for name in ("max_calls", "context_tokens", "max_output_tokens")},
+                workspace=self._sandbox.inside(self._workspaces.path(begin.execution)),
+                home=self._sandbox.home_inside(self._workspaces.home(begin.execution)),
+                installed=self._installed,
+                options=options_of(self._config),
             )
         )
+
+    def request(self, action: RunHarness, launch: Launch) -> Run:
+        """What the warden is to run: the harness's own command line inside the sandbox's."""
+        begin, limits = action.begin, self._config.sandbox
+        workspace = self._workspaces.path(begin.execution)
         gateway = urlsplit(action.gateway)
         plan = Plan(
             argv=launch.argv,
             workspace=workspace,
+            home=self._workspaces.home(begin.execution),
             environment=launch.environment,
             readable=launch.readable,
             gateway_host=gateway.hostname or "",

@@ -27,6 +27,8 @@ class Plan:
 
     argv: tuple[str, ...]
     workspace: Path
+    home: Path | None = None
+    """Writable, outside the workspace, gone with it; None: it has none."""
     environment: dict[str, str] = field(default_factory=dict)
     """The whole environment; nothing is inherited. Given to the process, never on a command line: those are public."""
     readable: tuple[Path, ...] = ()
@@ -56,3 +58,7 @@ class Sandbox(ABC):
     def inside(self, workspace: Path) -> str:
         """Path of the workspace as the process sees it."""
         return str(workspace)
+
+    def home_inside(self, home: Path) -> str:
+        """Path of the home folder as the process sees it."""
+        return str(home)

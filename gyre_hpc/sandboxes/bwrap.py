@@ -1,6 +1,6 @@
 """bubblewrap: own user, pid, ipc, uts and mount namespaces; works unprivileged where user namespaces are allowed.
 
-The process sees /usr read-only, its program, a private /tmp and its workspace as /workspace; other processes, other
+The process sees /usr read-only, its program, a private /tmp, its home and its workspace as /workspace; other processes, other
 workspaces and the run folder do not exist for it. The network is shared with the host: docs/security.md.
 """
 
@@ -12,6 +12,7 @@ from pathlib import Path
 from gyre_hpc.sandboxes.base import ANNOUNCE, Plan, Sandbox
 
 WORKSPACE = "/workspace"
+HOME = "/home/agent"
 _PROBE_DEADLINE_S = 20.0
 _SYSTEM_LINKS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _SYSTEM_FILES = ("/etc/alternatives", "/etc/ld.so.cache", "/etc/localtime")
@@ -33,6 +34,8 @@ class Bubblewrap(Sandbox):
         for path in plan.readable:
             if not path.is_relative_to("/usr"):
                 argv += ["--ro-bind", str(path), str(path)]
+        if plan.home is not None:
+            argv += ["--bind", str(plan.home), HOME]
         argv += ["--bind", str(plan.workspace), WORKSPACE, "--remount-ro", "/", "--chdir", WORKSPACE, "--"]
         return [*argv, *ANNOUNCE, *plan.argv]
 
@@ -48,6 +51,9 @@ class Bubblewrap(Sandbox):
 
     def inside(self, workspace: Path) -> str:
         return WORKSPACE
+
+    def home_inside(self, home: Path) -> str:
+        return HOME
 
 
 _NAMESPACES = (

@@ -1,0 +1,26 @@
+"""gyre harness install NAME [--version V] [--cache DIR]: fetch a harness into the cache."""
+
+import argparse
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", metavar="NAME", help="one of `gyre harness list`")
+    parser.add_argument("--version", default="", help="one of `gyre harness list` (default: the one that gyre_hpc pins)")
+    parser.add_argument("--cache", default="", metavar="DIR", help="folder to install below (default: that of paths.cache)")
+
+
+def call(args: argparse.Namespace) -> int:
+    from rich.console import Console
+
+    from gyre_hpc.config.place import cache_folder
+    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.harnesses import create_harness
+    from gyre_hpc.launch.harness_install import install
+
+    harness = create_harness(args.name)
+    version = args.version or harness.version
+    harness.installation(version)  # a wrong version is said before anything is made
+    console = Console(highlight=False, soft_wrap=True)
+    with console.status(f"installing {harness.name} {version}"):
+        install(harness, version, cache_folder(Config(paths=PathsConfig(cache=args.cache))), console.print)
+    return 0
