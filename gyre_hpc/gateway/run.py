@@ -65,6 +65,7 @@ class Gateway:
             run_token=birth.run_token,
             model=config.model.path or f"gyre-{config.experiment}",
             harness=create_harness(config.harness.name),
+            chat_format=self._chat_format,
             connections=self._connections,
             tell=self.host.tell,
         )

@@ -161,11 +161,6 @@ class ChatStream(Stream):
         return _event(_head(self._head, "chat.completion.chunk") | {"choices": [choice]})
 
 
-def models_body(model: str) -> bytes:
-    """GET /v1/models: the one model there is."""
-    return orjson.dumps({"object": "list", "data": [{"id": model, "object": "model", "created": 0, "owned_by": "gyre_hpc"}]})
-
-
 def _decode(body: bytes) -> tuple[dict[str, Any], _Body]:
     try:
         raw = orjson.loads(body)

@@ -1,0 +1,94 @@
+"""Answers in the notation of Anthropic Messages: blocks, usage, stop reasons, errors."""
+
+from typing import Any
+
+import orjson
+
+from gyre_hpc.chat.base import ToolCall
+from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, RequestError, Usage
+from gyre_hpc.gateway.protocols.messages_thinking import sign
+from gyre_hpc.gateway.protocols.messages_turns import UNPARSED
+
+_STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
+_KINDS = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    409: "invalid_request_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    529: "overloaded_error",
+}
+
+
+def message(head: Head, content: list[dict[str, Any]], usage: dict[str, Any], stop: dict[str, Any]) -> dict[str, Any]:
+    """A Message object; `stop`: stop_reason and stop_sequence."""
+    id = f"msg_{head.call.replace('/', '-')}"
+    return {"id": id, "type": "message", "role": "assistant", "model": head.model, "content": content} | stop | {"usage": usage}
+
+
+def blocks(head: Head, asked: ChatRequest, finished: Finished) -> list[dict[str, Any]]:
+    """All of an answer."""
+    answer = finished.answer
+    made: list[dict[str, Any]] = []
+    if answer.reasoning:
+        made.append(thinking(head.call, answer.reasoning, shows_thinking(asked)))
+    if answer.content:
+        made.append({"type": "text", "text": answer.content})
+    made += [tool_use(call) | {"input": _input(call.arguments)} for call in answer.tool_calls]
+    return made
+
+
+def thinking(call: str, reasoning: str, shown: bool) -> dict[str, Any]:
+    return {"type": "thinking", "thinking": reasoning if shown else "", "signature": sign(call, reasoning, shown=shown)}
+
+
+def tool_use(call: ToolCall) -> dict[str, Any]:
+    """A tool_use block whose input is still to come."""
+    return {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
+
+
+def shows_thinking(asked: ChatRequest) -> bool:
+    config = asked.body.get("thinking")
+    return not isinstance(config, dict) or config.get("display") != "omitted"
+
+
+def stop(finished: Finished | None) -> dict[str, Any]:
+    """stop_reason and stop_sequence; both null before the end."""
+    if finished is None:
+        return {"stop_reason": None, "stop_sequence": None}
+    if finished.finish == "stop" and finished.answer.stopped_by:
+        return {"stop_reason": "stop_sequence", "stop_sequence": finished.answer.stopped_by}
+    return {"stop_reason": _STOP_REASONS[finished.finish], "stop_sequence": None}
+
+
+def usage(counts: Usage | None) -> dict[str, Any]:
+    """input_tokens are those that were computed; the cached ones are told apart. Zeros before the end."""
+    counts = counts or Usage(prompt_tokens=0, completion_tokens=0)
+    return {
+        "input_tokens": counts.prompt_tokens - counts.cached_tokens,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": counts.cached_tokens,
+        "output_tokens": counts.completion_tokens,
+    }
+
+
+def error_body(error: RequestError) -> bytes:
+    """An Anthropic error. Harnesses compact on the wording of a context that is too long."""
+    text, facts = error.text, error.facts
+    if error.code == "context_length_exceeded" and "tokens" in facts and "limit" in facts:
+        text = f"prompt is too long: {facts['tokens']} tokens > {facts['limit']} maximum"
+    kind = _KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
+    return orjson.dumps({"type": "error", "error": {"type": kind, "message": text}, "request_id": None})
+
+
+def _input(arguments: str) -> dict[str, Any]:
+    """A tool's input must be an object; what is none is handed over as Claude Code would keep it."""
+    try:
+        value = orjson.loads(arguments) if arguments else {}
+    except orjson.JSONDecodeError:
+        value = None
+    return value if isinstance(value, dict) else {UNPARSED: {"raw": arguments, "len": len(arguments)}}
