@@ -12,6 +12,7 @@ from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.call.actions import Arrived, Reply
 from gyre_hpc.machines.call.turns import digest, digest_turns
 from gyre_hpc.simulation.gateway_world import Connection, GatewayWorld
+from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 
 _RETRY_S = 0.4
@@ -150,7 +151,9 @@ class Agent:
     def _answered(self, thread: Thread, reply: Reply) -> None:
         thread.connection, thread.number = None, thread.number + 1
         answer = reply.answer
-        text = thread.heard + answer.content
+        text = answer.content
+        if not text.startswith(thread.heard):
+            raise Violation(f"{reply.call}: the client heard {thread.heard!r}, the answer is {text!r}")
         self._process.sim.watch.answered(reply.call, text, tuple(call.id for call in answer.tool_calls))
         thread.messages.append(Message(role="assistant", content=text, tool_calls=answer.tool_calls))
         thread.turns_left -= 1

@@ -108,7 +108,9 @@ class CallTruth:
         facts = self.calls.get(reply.call)
         if facts is None or facts.end is None or facts.end.finish != reply.finish:
             raise Violation(f"{reply.call}: answered before its end is durable")
-        text = self._said.pop((process, reply.conn), "") + reply.answer.content
+        text = reply.answer.content
+        if not text.startswith(self._said.pop((process, reply.conn), "")):
+            raise Violation(f"{reply.call}: what was said is no beginning of the answer {text!r}")
         if text != parse(facts.ids).content:
             raise Violation(f"{reply.call}: the answer {text!r} is not what was sampled")
 

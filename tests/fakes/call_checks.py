@@ -72,5 +72,6 @@ class CallChecks:
         if isinstance(action, Reply):
             ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
             assert ends and ends[-1].finish == action.finish, "answered before the end was durable"
-            text = self.said.get(action.conn, "") + action.answer.content
+            text = action.answer.content
+            assert text.startswith(self.said.get(action.conn, "")), "what was said is no beginning of the answer"
             assert text == FORMAT.parse(self.output(action.call)).content, "the answer is not what was sampled"

@@ -153,7 +153,7 @@ class CallWorld(CallChecks):
             case Render():
                 self.tell(Finished(key, pack_ids(FORMAT.render_suffix(action.messages, ended=action.ended))))
             case Parse(ids=ids):
-                self.tell(Finished(key, FORMAT.parse(unpack_ids(ids).tolist())))
+                self.tell(Finished(key, FORMAT.parse(unpack_ids(ids).tolist(), stop=action.stop, partial=action.partial)))
             case MeasureCpu():
                 self.tell(Finished(key, 1.5))
             case Say(conn=conn, text=text):
@@ -162,8 +162,7 @@ class CallWorld(CallChecks):
             case KeepAlive():
                 self.tell(Finished(key))
             case Reply(conn=conn):
-                self._hear(conn, action.answer.content)
-                self._answered(conn)
+                self._answered(conn, action.answer.content)
                 self.tell(Finished(key))
             case Refuse(conn=conn):
                 self._refused(conn, action.code)
@@ -182,6 +181,8 @@ class CallWorld(CallChecks):
         """What an attempt would still sample."""
         action, given = self.actions[key], self.given.get(key, 0)
         ids: list[int] = []
+        if given and draw(action.sampling.key, action.position + given - 1) == STOP:
+            return ids
         for position in range(action.position + given, action.position + action.max_new_tokens):
             ids.append(draw(action.sampling.key, position))
             if ids[-1] == STOP:
@@ -257,11 +258,12 @@ class CallWorld(CallChecks):
         if client is not None:
             client.got += text
 
-    def _answered(self, conn: str) -> None:
+    def _answered(self, conn: str, content: str) -> None:
         client = self._of(conn)
         if client is not None:
-            client.answers.append(client.got)
-            client.messages += [Message(role="assistant", content=client.got), Message(role="user", content="on")]
+            assert content.startswith(client.got), "what was said is no beginning of the answer"
+            client.answers.append(content)
+            client.messages += [Message(role="assistant", content=content), Message(role="user", content="on")]
             client.turns_left -= 1
             client.conn = ""
 
