@@ -11,11 +11,13 @@ from typing import Annotated, Any
 import msgspec
 import orjson
 
+from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream
 from gyre_hpc.gateway.protocols.json_body import decode_object
-from gyre_hpc.gateway.protocols.messages_answer import blocks, error_body, message, stop, usage
+from gyre_hpc.gateway.protocols.messages_answer import blocks, message, stop, usage
+from gyre_hpc.gateway.protocols.messages_errors import Misplaced, error_body, wrong
 from gyre_hpc.gateway.protocols.messages_stream import MessageStream
-from gyre_hpc.gateway.protocols.messages_tools import Tools, wrong
+from gyre_hpc.gateway.protocols.messages_tools import Tools
 from gyre_hpc.gateway.protocols.messages_turns import to_turns
 
 _VOLATILE = frozenset(
@@ -86,13 +88,13 @@ def _request(raw: dict[str, Any], *, counts_only: bool) -> ChatRequest:
         raise wrong("max_tokens", "Field required")
     if asked.max_tokens is not None and asked.max_tokens < 1:
         raise wrong("max_tokens", "Input should be greater than or equal to 1")
-    tools = Tools(raw.get("tools"))
+    tools, turns = _conversation(raw)
     shown = () if asked.tool_choice is not None and asked.tool_choice.type == "none" else tools.shown
     same = {key: value for key, value in raw.items() if key not in _VOLATILE}
     return ChatRequest(
         body=raw,
         identity=orjson.dumps([same, shown], option=orjson.OPT_SORT_KEYS),
-        messages=to_turns(raw.get("system"), raw.get("messages"), tools),
+        messages=turns,
         tools=shown,
         requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},
         max_new_tokens=asked.max_tokens or 0,
@@ -100,6 +102,17 @@ def _request(raw: dict[str, Any], *, counts_only: bool) -> ChatRequest:
         model=asked.model,
         stop=_stop(asked),
     )
+
+
+def _conversation(raw: Mapping[str, Any]) -> tuple[Tools, tuple[Message, ...]]:
+    try:
+        tools = Tools(raw.get("tools"))
+    except Misplaced as error:
+        raise error.within("tools").told() from None
+    try:
+        return tools, to_turns(raw.get("system"), raw.get("messages"), tools)
+    except Misplaced as error:
+        raise error.told() from None
 
 
 def _typed(raw: Mapping[str, Any]) -> _Body:

@@ -1,27 +1,15 @@
-"""Answers in the notation of Anthropic Messages: blocks, usage, stop reasons, errors."""
+"""Answers in the notation of Anthropic Messages: blocks, usage, stop reasons."""
 
 from typing import Any
 
 import orjson
 
 from gyre_hpc.chat.base import ToolCall
-from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, RequestError, Usage
+from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Usage
 from gyre_hpc.gateway.protocols.messages_thinking import sign
 from gyre_hpc.gateway.protocols.messages_turns import UNPARSED
 
 _STOP_REASONS = {"stop": "end_turn", "length": "max_tokens", "tool_calls": "tool_use"}
-_KINDS = {
-    400: "invalid_request_error",
-    401: "authentication_error",
-    403: "permission_error",
-    404: "not_found_error",
-    405: "invalid_request_error",
-    409: "invalid_request_error",
-    413: "request_too_large",
-    429: "rate_limit_error",
-    503: "overloaded_error",
-    529: "overloaded_error",
-}
 
 
 def message(head: Head, content: list[dict[str, Any]], usage: dict[str, Any], stop: dict[str, Any]) -> dict[str, Any]:
@@ -74,15 +62,6 @@ def usage(counts: Usage | None) -> dict[str, Any]:
         "cache_read_input_tokens": counts.cached_tokens,
         "output_tokens": counts.completion_tokens,
     }
-
-
-def error_body(error: RequestError) -> bytes:
-    """An Anthropic error. Harnesses compact on the wording of a context that is too long."""
-    text, facts = error.text, error.facts
-    if error.code == "context_length_exceeded" and "tokens" in facts and "limit" in facts:
-        text = f"prompt is too long: {facts['tokens']} tokens > {facts['limit']} maximum"
-    kind = _KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
-    return orjson.dumps({"type": "error", "error": {"type": kind, "message": text}, "request_id": None})
 
 
 def _input(arguments: str) -> dict[str, Any]:

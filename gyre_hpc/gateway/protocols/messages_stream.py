@@ -9,7 +9,8 @@ from typing import Any
 import orjson
 
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, RequestError, Stream
-from gyre_hpc.gateway.protocols.messages_answer import error_body, message, shows_thinking, stop, tool_use, usage
+from gyre_hpc.gateway.protocols.messages_answer import message, shows_thinking, stop, tool_use, usage
+from gyre_hpc.gateway.protocols.messages_errors import error_body
 from gyre_hpc.gateway.protocols.messages_thinking import sign
 
 

@@ -10,149 +10,170 @@ from typing import Any
 import orjson
 
 from gyre_hpc.chat.base import Message, ToolCall
+from gyre_hpc.gateway.protocols.messages_errors import Misplaced, each, missing
 from gyre_hpc.gateway.protocols.messages_thinking import carried
-from gyre_hpc.gateway.protocols.messages_tools import Tools, wrong
+from gyre_hpc.gateway.protocols.messages_tools import Tools
 
 UNPARSED = "__unparsedToolInput"
 """Key under which harnesses keep arguments that are no JSON object: {"raw": text, "len": characters}."""
-_ROLES = ("user", "assistant", "system")
-_CHANGES = ("tool_addition", "tool_removal")
+_UNEXPECTED = (
+    "unexpected `tool_use_id` found in `tool_result` blocks: {}. Each `tool_result` block must have a corresponding `tool_use` block"
+    " in a previous message."
+)
 
 
 def to_turns(system: Any, messages: Any, tools: Tools) -> tuple[Message, ...]:
-    """Raises RequestError naming the place."""
-    return _Reading(tools).all(system, messages)
+    """Raises Misplaced."""
+    if not isinstance(messages, list):
+        raise Misplaced(missing(messages, "a valid list"), "messages")
+    if not messages:
+        raise Misplaced("at least one message is required", "messages")
+    reading = _Reading(tools)
+    if system:
+        reading.system(system)
+    try:
+        each(reading.message, messages)
+    except Misplaced as error:
+        raise error.within("messages") from None
+    if messages[-1]["role"] == "assistant":
+        raise Misplaced("assistant message prefill is not supported here; the conversation must end with a user message", "messages")
+    return tuple(reading.turns)
 
 
 class _Reading:
+    """One walk over the messages."""
+
     def __init__(self, tools: Tools) -> None:
+        self.turns: list[Message] = []
         self._tools = tools
-        self._turns: list[Message] = []
         self._called: dict[str, str] = {}
         """Call ids so far -> tool."""
+        self._texts: list[str] = []
+        self._thoughts: list[str] = []
+        self._calls: list[ToolCall] = []
+        """What the blocks of the present message or result have given."""
 
-    def all(self, system: Any, messages: Any) -> tuple[Message, ...]:
-        if not isinstance(messages, list):
-            raise wrong("messages", "Field required" if messages is None else "Input should be a valid list")
-        if not messages:
-            raise wrong("messages", "at least one message is required")
-        if system:
-            self._turns.append(Message(role="system", content=self._text(system, "system")))
-        for place, message in enumerate(messages):
-            self._message(message, f"messages.{place}")
-        if messages[-1]["role"] == "assistant":
-            raise wrong("messages", "assistant message prefill is not supported here; the conversation must end with a user message")
-        return tuple(self._turns)
+    def system(self, content: Any) -> None:
+        try:
+            self.turns.append(Message(role="system", content=self._text(content)))
+        except Misplaced as error:
+            raise error.within("system") from None
 
-    def _message(self, message: Any, where: str) -> None:
-        if not isinstance(message, dict):
-            raise wrong(where, "Input should be an object")
+    def message(self, message: dict[str, Any]) -> None:
         role, content = message.get("role"), message.get("content")
-        if role not in _ROLES:
-            raise wrong(f"{where}.role", f"Input should be 'user', 'assistant' or 'system', not {str(role)[:40]!r}")
+        if role not in ("user", "assistant", "system"):
+            raise Misplaced(f"Input should be 'user', 'assistant' or 'system', not {str(role)[:40]!r}", "role")
         if isinstance(content, str):
-            self._turns.append(Message(role=role, content=content))
-        elif not isinstance(content, list):
-            raise wrong(f"{where}.content", "Field required" if content is None else "Input should be a string or a list of blocks")
-        elif role == "assistant":
-            self._assistant(content, where)
-        elif role == "user":
-            self._user(content, where)
-        else:
-            self._turns.append(Message(role=role, content=self._text(content, f"{where}.content")))
-
-    def _assistant(self, blocks: list[Any], where: str) -> None:
-        texts: list[str] = []
-        thoughts: list[str] = []
-        calls: list[ToolCall] = []
-        for place, block in enumerate(blocks):
-            kind = block.get("type") if isinstance(block, dict) else None
-            here = f"{where}.content.{place}"
-            if kind == "text":
-                texts.append(_string(block, "text", here))
-            elif kind == "tool_use":
-                calls.append(self._call(block, here, calls))
-            elif kind == "thinking":
-                thoughts.append(_string(block, "thinking", here) or carried(_string(block, "signature", here, "")))
-            elif kind == "redacted_thinking":
-                thoughts.append(carried(_string(block, "data", here)))
+            self.turns.append(Message(role=role, content=content))
+            return
+        try:
+            if not isinstance(content, list):
+                raise Misplaced(missing(content, "a string or a list of blocks"))
+            if role == "user":
+                self._user(content)
+            elif role == "assistant":
+                self._assistant(content)
             else:
-                raise _unknown(block, here)
-        content = texts[0] if len(texts) == 1 else "".join(texts)
-        self._turns.append(Message(role="assistant", content=content, tool_calls=tuple(calls), reasoning="".join(thoughts)))
+                self.turns.append(Message(role=role, content=self._text(content)))
+        except Misplaced as error:
+            raise error.within("content") from None
 
-    def _call(self, block: dict[str, Any], where: str, before: list[ToolCall]) -> ToolCall:
-        id, name, arguments = _string(block, "id", where), _string(block, "name", where), block.get("input")
+    def _assistant(self, blocks: list[Any]) -> None:
+        self._texts, self._thoughts, self._calls = [], [], []
+        each(self._assistant_block, blocks)
+        content, reasoning = "".join(self._texts), "".join(self._thoughts)
+        self.turns.append(Message(role="assistant", content=content, tool_calls=tuple(self._calls), reasoning=reasoning))
+
+    def _assistant_block(self, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind == "text":
+            self._texts.append(_string(block, "text"))
+        elif kind == "tool_use":
+            self._calls.append(self._call(block))
+        elif kind == "thinking":
+            self._thoughts.append(_string(block, "thinking") or carried(_string(block, "signature") if block.get("signature") else ""))
+        elif kind == "redacted_thinking":
+            self._thoughts.append(carried(_string(block, "data")))
+        else:
+            raise _unknown(kind)
+
+    def _call(self, block: dict[str, Any]) -> ToolCall:
+        id, name, arguments = _string(block, "id"), _string(block, "name"), block.get("input")
         if not isinstance(arguments, dict):
-            raise wrong(f"{where}.input", "Field required" if arguments is None else "Input should be an object")
-        if any(call.id == id for call in before):
-            raise wrong(f"{where}.id", "`tool_use` ids must be unique")
+            raise Misplaced(missing(arguments, "an object"), "input")
+        if self._calls and any(call.id == id for call in self._calls):
+            raise Misplaced("`tool_use` ids must be unique", "id")
         self._called[id] = name
         return ToolCall(id=id, name=name, arguments=_arguments(arguments))
 
-    def _user(self, blocks: list[Any], where: str) -> None:
+    def _user(self, blocks: list[Any]) -> None:
         texts: list[str] = []
-        for place, block in enumerate(blocks):
-            kind = block.get("type") if isinstance(block, dict) else None
-            if kind == "tool_result":
-                self._result(block, f"{where}.content.{place}")
-            elif kind == "text":
-                texts.append(_string(block, "text", f"{where}.content.{place}"))
-            else:
-                raise _unknown(block, f"{where}.content.{place}")
+        self._texts = texts
+        each(self._user_block, blocks)
         if texts or not blocks:
-            self._turns.append(Message(role="user", content=texts[0] if len(texts) == 1 else "\n".join(texts)))
+            self.turns.append(Message(role="user", content="\n".join(texts)))
 
-    def _result(self, block: dict[str, Any], where: str) -> None:
-        id, content = _string(block, "tool_use_id", where), block.get("content")
+    def _user_block(self, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind == "tool_result":
+            self._result(block)
+        elif kind == "text":
+            self._texts.append(_string(block, "text"))
+        else:
+            raise _unknown(kind)
+
+    def _result(self, block: dict[str, Any]) -> None:
+        id, text = _string(block, "tool_use_id"), block.get("content")
         name = self._called.get(id)
         if name is None:
-            text = f"unexpected `tool_use_id` found in `tool_result` blocks: {id[:80]}. Each `tool_result` block must have a corresponding"
-            raise wrong(where, f"{text} `tool_use` block in a previous message.")
-        text = self._text(content, f"{where}.content") if content else ""
+            raise Misplaced(_UNEXPECTED.format(id[:80]))
+        if not isinstance(text, str):
+            try:
+                text = "" if text is None else self._text(text)
+            except Misplaced as error:
+                raise error.within("content") from None
         if block.get("is_error"):
             # Templates know no failed results; plain words say it to the model.
             text = f"Error: {text}"
-        self._turns.append(Message(role="tool", content=text, tool_call_id=id, name=name))
+        self.turns.append(Message(role="tool", content=text, tool_call_id=id, name=name))
 
-    def _text(self, content: Any, where: str) -> str:
+    def _text(self, content: Any) -> str:
         if isinstance(content, str):
             return content
         if not isinstance(content, list):
-            raise wrong(where, "Input should be a string or a list of blocks")
-        texts: list[str] = []
-        for place, block in enumerate(content):
-            kind = block.get("type") if isinstance(block, dict) else None
-            here = f"{where}.{place}"
-            if kind == "text":
-                texts.append(_string(block, "text", here))
-            elif kind == "tool_reference":
-                texts.append(self._tools.reference(block, here))
-            elif kind in _CHANGES:
-                texts.append(self._tools.change(block, here))
-            else:
-                raise _unknown(block, here)
-        return texts[0] if len(texts) == 1 else "\n".join(texts)
+            raise Misplaced(missing(content, "a string or a list of blocks"))
+        outside, self._texts = self._texts, []
+        each(self._text_block, content)
+        texts, self._texts = self._texts, outside
+        return "\n".join(texts)
+
+    def _text_block(self, block: dict[str, Any]) -> None:
+        kind = block.get("type")
+        if kind == "text":
+            self._texts.append(_string(block, "text"))
+        elif kind == "tool_reference":
+            self._texts.append(self._tools.reference(block))
+        elif kind in ("tool_addition", "tool_removal"):
+            self._texts.append(self._tools.change(block))
+        else:
+            raise _unknown(kind)
 
 
 def _arguments(value: dict[str, Any]) -> str:
     """JSON text of a tool's input; arguments that never were an object come back as they were."""
-    unparsed = value.get(UNPARSED)
-    if len(value) == 1 and isinstance(unparsed, dict) and isinstance(unparsed.get("raw"), str):
-        return str(unparsed["raw"])
+    if len(value) == 1 and UNPARSED in value:
+        unparsed = value[UNPARSED]
+        if isinstance(unparsed, dict) and isinstance(unparsed.get("raw"), str):
+            return str(unparsed["raw"])
     return orjson.dumps(value).decode()
 
 
-def _string(block: dict[str, Any], name: str, where: str, default: str | None = None) -> str:
+def _string(block: dict[str, Any], name: str) -> str:
     value = block.get(name)
     if isinstance(value, str):
         return value
-    if value is None and default is not None:
-        return default
-    raise wrong(f"{where}.{name}", "Field required" if value is None else "Input should be a valid string")
+    raise Misplaced(missing(value, "a valid string"), name)
 
 
-def _unknown(block: Any, where: str) -> Exception:
-    if not isinstance(block, dict):
-        return wrong(where, "Input should be an object")
-    return wrong(f"{where}.type", f"blocks of type {str(block.get('type'))[:40]!r} are not supported here", "unsupported_content")
+def _unknown(kind: Any) -> Misplaced:
+    return Misplaced(f"blocks of type {str(kind)[:40]!r} are not supported here", "type", code="unsupported_content")
