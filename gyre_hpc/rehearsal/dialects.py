@@ -1,0 +1,120 @@
+"""How each harness wants its tools called, how it asks for a summary, what it can do. One entry per harness."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from gyre_hpc.errors import UserError
+from gyre_hpc.rehearsal.base import Ability, Do, Op
+
+Arguments = dict[str, Any]
+Tool = tuple[str, Callable[[str], Arguments]]
+"""Name, and its arguments for a command or an instruction."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dialect:
+    """One harness as the scripted model sees it."""
+
+    tools: Mapping[Op, Tool]
+    abilities: frozenset[Ability]
+    summary_asked: tuple[str, ...] = ()
+    """Words that are in a prompt only when a summary is asked for."""
+    summary_form: str = "{}"
+    helper_asked: tuple[str, ...] = ()
+    helper_answer: str = '{"title": "Rehearsal"}'
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the group `harness` for a rehearsal."""
+    delegates_by_instruction: bool = False
+    """Sub-agents come from lines of the instruction, before the main agent begins."""
+    compacts_on_overflow: bool = False
+    """It waits for the error of a full context; else its own window makes it compact."""
+    window: int = 0
+    """Instead of the scenario's."""
+
+    def call(self, do: Do) -> tuple[str, str]:
+        """(tool, arguments as JSON)."""
+        name, arguments = self.tools[do.op]
+        return name, json.dumps(arguments(do.text), ensure_ascii=False)
+
+    def is_compaction(self, prompt: str) -> bool:
+        return any(words in prompt for words in self.summary_asked)
+
+    def is_helper(self, prompt: str) -> bool:
+        return any(words in prompt for words in self.helper_asked)
+
+    def summary(self, prompt: str, text: str) -> str:
+        return self.summary_form.format(text)
+
+
+_ALL = frozenset(Ability)
+_A = Ability
+
+DIALECTS: Mapping[str, Dialect] = {
+    "shell_agent": Dialect(
+        tools={Op.shell: ("shell", lambda command: {"command": command})},
+        abilities=_ALL - {_A.thinking, _A.background_agents, _A.resumes_cut_answers, _A.survives_malformed},
+        summary_asked=("Summarise what you know.",),
+        options={"max_calls": 12, "max_output_tokens": 4000, "context_tokens": 1_000_000},
+        delegates_by_instruction=True,
+        # It keeps 130 characters of what a command prints.
+        window=400,
+    ),
+    "claude_code": Dialect(
+        tools={
+            Op.shell: ("Bash", lambda command: {"command": command, "description": "a step"}),
+            Op.delegate: ("Agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": False}),
+            Op.background: ("Agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": True}),
+        },
+        abilities=_ALL,
+        summary_asked=("CRITICAL: Respond with TEXT ONLY",),
+        summary_form="<analysis>All is clear.</analysis>\n<summary>{}</summary>",
+        options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
+        compacts_on_overflow=True,
+    ),
+    "codex": Dialect(
+        tools={
+            Op.shell: ("exec_command", lambda command: {"cmd": command}),
+            Op.delegate: ("spawn_agent", lambda text: {"message": text}),
+            Op.background: ("spawn_agent", lambda text: {"message": text}),
+        },
+        abilities=_ALL,
+        summary_asked=("CONTEXT CHECKPOINT COMPACTION",),
+        options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
+    ),
+    "qwen_code": Dialect(
+        tools={
+            Op.shell: ("run_shell_command", lambda command: {"command": command, "is_background": False, "description": "a step"}),
+            Op.delegate: ("agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": False}),
+            Op.background: ("agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": True}),
+        },
+        abilities=_ALL,
+        summary_asked=("state_snapshot",),
+        summary_form="<state_snapshot>{}</state_snapshot>",
+        options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
+    ),
+    "opencode": Dialect(
+        tools={
+            Op.shell: ("bash", lambda command: {"command": command, "description": "a step"}),
+            Op.delegate: ("task", lambda text: {"description": "a part", "prompt": text, "subagent_type": "general"}),
+        },
+        abilities=_ALL - {_A.background_agents},
+        summary_asked=("anchored summary",),
+        helper_asked=("Generate a title for this conversation",),
+        helper_answer="Rehearsal",
+        options={"max_calls": 0, "max_output_tokens": 8_000, "context_tokens": 200_000},
+    ),
+    "mini_swe_agent": Dialect(
+        tools={Op.shell: ("bash", lambda command: {"command": command})},
+        abilities=frozenset({_A.parallel_calls}),
+        options={"max_calls": 0, "max_output_tokens": 8_000, "context_tokens": 200_000},
+    ),
+}
+
+
+def dialect_of(harness: str) -> Dialect:
+    """Raises UserError for a harness that no script speaks to."""
+    if harness not in DIALECTS:
+        raise UserError("NAME", harness, f"no rehearsal for it; there is one for {', '.join(DIALECTS)}")
+    return DIALECTS[harness]
