@@ -22,7 +22,7 @@ Decode = Callable[[Sequence[int]], str]
 all. Takes every id the model can sample; bytes that are no text become U+FFFD."""
 
 _SLACK = 4
-"""More tokens of tail than a stop string can have: one that began before the tail may decode to something else."""
+"""More tokens of tail than a stop string can have: at the beginning of a text, tokens may decode to something else."""
 
 
 class StopWatch:
@@ -33,19 +33,22 @@ class StopWatch:
         self._stop, self._decode = tuple(stop), decode
         size = max(len(text.encode()) for text in stop) + _SLACK
         self._tail: deque[int] = deque(maxlen=size)
-        with_text = (token for token in newest_first if decode([token]))
-        self._tail.extendleft(islice(with_text, size))
+        self._tail.extendleft(islice(filter(self._has_text, newest_first), size))
         self.matched = self._look()
         """The stop string that is in the text already."""
 
     def feed(self, token: int) -> str | None:
         """The stop string that `token` completes."""
         # Ids without text would push those with text out of the tail.
-        if not self._decode([token]):
+        if not self._has_text(token):
             return None
         self._tail.append(token)
         self.matched = self._look()
         return self.matched
+
+    def _has_text(self, token: int) -> bool:
+        # Twice: some tokenizers drop the first space of a text.
+        return bool(self._decode([token, token]))
 
     def _look(self) -> str | None:
         """Of several, the one that begins first; of those, the first asked for."""

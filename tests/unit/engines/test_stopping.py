@@ -6,15 +6,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gyre_hpc.engines.request import Request
-from gyre_hpc.engines.stopping import Stopping, StopWatch
+from gyre_hpc.engines.stopping import Decode, Stopping, StopWatch
 
-PIECES = [b"a", b"b", b"ab", b"", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", "日".encode(), b"ba ba", b"\xff", b""]
+PIECES = [b"a", b"b", b"ab", b"", b"\xc3", b"\xa9", b"\xe2\x82", b"\xac", "日".encode(), b"ba ba", b"\xff", b"", b" "]
 TEXTS = st.text(alphabet="abé€日 ", min_size=1, max_size=5)
 IDS = st.lists(st.integers(0, len(PIECES) - 1), max_size=40)
 
 
 def decode(ids: Sequence[int]) -> str:
     return b"".join(PIECES[i] for i in ids).decode("utf-8", errors="replace")
+
+
+def decode_dropping_a_first_space(ids: Sequence[int]) -> str:
+    return decode(ids).removeprefix(" ")
 
 
 def request(stop: tuple[str, ...] = (), stop_ids: tuple[int, ...] = (), longest: int = 100, ids: Sequence[int] = (1,), position: int = 0):
@@ -35,7 +39,7 @@ def request(stop: tuple[str, ...] = (), stop_ids: tuple[int, ...] = (), longest:
     )
 
 
-def end_in_whole(ids: list[int], stop: list[str]) -> tuple[int, str] | None:
+def end_in_whole(ids: list[int], stop: list[str], decode: Decode) -> tuple[int, str] | None:
     """(tokens up to the end, what matched) by decoding everything after every token."""
     for n in range(1, len(ids) + 1):
         found = [(text.find(s), index) for text in [decode(ids[:n])] for index, s in enumerate(stop) if s in text]
@@ -45,9 +49,14 @@ def end_in_whole(ids: list[int], stop: list[str]) -> tuple[int, str] | None:
 
 
 @settings(max_examples=500)
-@given(ids=IDS, stop=st.lists(TEXTS, min_size=1, max_size=3), cut=st.integers(0, 40))
-def test_the_end_is_that_of_the_whole_text_wherever_the_answer_was_cut(ids: list[int], stop: list[str], cut: int) -> None:
-    expected = end_in_whole(ids, stop)
+@given(
+    decode=st.sampled_from([decode, decode_dropping_a_first_space]),
+    ids=IDS,
+    stop=st.lists(TEXTS, min_size=1, max_size=3),
+    cut=st.integers(0, 40),
+)
+def test_the_end_is_that_of_the_whole_text_wherever_the_answer_was_cut(decode: Decode, ids: list[int], stop: list[str], cut: int) -> None:
+    expected = end_in_whole(ids, stop, decode)
     cut = min(cut, len(ids))
     prompt = [0, 1, 2, *ids[:cut]]
     stopping = Stopping(request(tuple(stop), ids=prompt, position=cut), decode)
@@ -78,7 +87,7 @@ def test_a_token_costs_a_short_tail_whatever_the_length_of_the_answer() -> None:
     lengths.clear()
     for _ in range(100):
         assert watch.feed(0) is None
-    assert sum(lengths) <= 100 * (1 + 8 + 4)
+    assert sum(lengths) <= 100 * (2 + 8 + 4)
 
 
 def test_ids_without_text_push_nothing_out_of_the_tail() -> None:
