@@ -70,6 +70,9 @@ class Connection:
 
     async def refuse(self, error: RequestError) -> None:
         async with self._order:
+            if self._asked.stream and self._open is None and self._protocol.refuses_in_stream(error):
+                # No call has begun: the name only has to be one that finds nothing.
+                await self._streaming(f"{self.execution}/{self.id}")
             if self._stream is not None and self._open is not None:
                 await self._open.write(self._stream.error(error))
                 await self._end(self._open)

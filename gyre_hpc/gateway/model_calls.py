@@ -27,7 +27,7 @@ class ModelCalls:
         """POST of a conversation."""
         try:
             execution = self._access.execution(request)
-            asked = protocol.parse(await read_body(request))
+            asked = protocol.parse_for(execution, await read_body(request))
         except RequestError as error:
             return error_response(protocol, error)
         return await self._wait(request, protocol, execution, asked, lambda conn: self._arrived(conn, execution, request, protocol, asked))

@@ -9,6 +9,7 @@ from gyre_hpc.gateway.inquiries import Inquiries
 from gyre_hpc.gateway.model_calls import ModelCalls, Tell
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
+from gyre_hpc.gateway.protocols.responses import Responses
 from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.shell.inbox import OPEN
 
@@ -25,12 +26,13 @@ class HarnessSurface:
         access = Access(run_token)
         self._calls = ModelCalls(access=access, harness=harness, connections=connections, tell=tell)
         self._inquiries = Inquiries(access=access, model=model, harness=harness, chat_format=chat_format)
-        self._chat, self._messages = ChatCompletions(), Messages()
+        self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
 
     def add_to(self, app: web.Application) -> None:
         app[OPEN].add(PREFIX)
         app.router.add_post(BASE + "/v1/chat/completions", self._chat_completions)
         app.router.add_post(BASE + "/v1/messages", self._anthropic_messages)
+        app.router.add_post(BASE + "/v1/responses", self._openai_responses)
         self._inquiries.add_to(app, BASE)
         app.router.add_route("*", PREFIX + "{rest:.*}", self._inquiries.unknown)
 
@@ -39,3 +41,6 @@ class HarnessSurface:
 
     async def _anthropic_messages(self, request: web.Request) -> web.StreamResponse:
         return await self._calls.answer(request, self._messages)
+
+    async def _openai_responses(self, request: web.Request) -> web.StreamResponse:
+        return await self._calls.answer(request, self._responses)
