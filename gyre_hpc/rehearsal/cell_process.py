@@ -23,6 +23,7 @@ from aiohttp import web
 
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.chat.base import ChatFormat
+from gyre_hpc.config.schema import ModelConfig
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.backend import PauseMode
 from gyre_hpc.engines.calls import CallBook, LiveCall
@@ -183,7 +184,7 @@ class RehearsedCell:
 
 async def serve(part: Part, build: Build, advance: Callable[[ServedEngine], None]) -> None:
     """Until the parent goes or a signal comes. The first line on stdout is the URL, as JSON."""
-    chat_format = create_chat_format(part.tokenizer, part.template)
+    chat_format = create_chat_format(ModelConfig(tokenizer=part.tokenizer, template=part.template))
     script = Script(chat_format, dialect_of(part.harness), part.max_context)
     engine = build(part, chat_format, script.answer)
     cell = RehearsedCell(engine, script, lambda: advance(engine))

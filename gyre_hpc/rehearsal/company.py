@@ -23,6 +23,8 @@ from gyre_hpc.runner.harnesses import Harnesses
 from gyre_hpc.sandboxes import create_sandbox
 
 NUM_CELLS = 2
+TOKENIZER = Path(__file__).resolve().parent / "tokenizer"
+"""A byte-level one of 3,000 words, so that rehearsals and recordings hang on no download."""
 MAX_CONTEXT = 400_000
 KEEPALIVE_S = 0.3
 _DIED = "the warden died"
@@ -50,7 +52,7 @@ class Company:
         self.rehearsal, self.dialect = rehearsal, dialect_of(rehearsal.harness)
         self.run_token = secrets.token_hex(16)
         self.config = _config(rehearsal, self.dialect)
-        self.chat_format = create_chat_format(self.config.model.tokenizer, self.config.model.template)
+        self.chat_format = create_chat_format(self.config.model)
         self.first_prompt = 0
         """Tokens of the main agent's first prompt, once known."""
         self._sandbox = create_sandbox(self.config.sandbox.kind)
@@ -152,7 +154,7 @@ async def company(rehearsal: Rehearsal) -> AsyncIterator[Company]:
 def _config(rehearsal: Rehearsal, dialect: Dialect) -> Config:
     config = Config(
         experiment="rehearsal",
-        model=ModelConfig(max_context=MAX_CONTEXT),
+        model=ModelConfig(tokenizer=str(TOKENIZER), template="chatml", max_context=MAX_CONTEXT),
         harness=HarnessConfig(name=rehearsal.harness, **dialect.options),
         sandbox=rehearsal.sandbox or SandboxConfig(memory_mb=4096, max_processes=256, disk_mb=512),
         gateway=GatewayConfig(progress_tokens=16, keepalive_s=KEEPALIVE_S),
