@@ -69,7 +69,7 @@ def make_rank(config: Config, place: Place, store: HostSnapshotStore) -> Rank:
 
 
 def vocab_size(config: Config) -> int:
-    return create_chat_format(config.model.tokenizer, config.model.template).tokenizer.vocab_size
+    return create_chat_format(config.model).tokenizer.vocab_size
 
 
 def transport_of(config: Config) -> TransportConfig:
@@ -88,7 +88,7 @@ async def lead(
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
     crew = Crew(make_rank(config, place, store), place.world, channel)
-    tokenizer = create_chat_format(config.model.tokenizer, config.model.template).tokenizer
+    tokenizer = create_chat_format(config.model).tokenizer
     engine = create_engine(
         config.engine,
         model_config=config.model,

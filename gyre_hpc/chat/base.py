@@ -147,18 +147,3 @@ class _ParsesAgain(Reader):
 
     def finish(self) -> Answer:
         return self._chat.parse(self._ids, stop=self._stop, tools=self._tools)
-
-
-def cut_at_stop(text: str, stop: Sequence[str]) -> tuple[str, str]:
-    """Text before the earliest stop sequence, and that sequence (empty: none)."""
-    place, found = min(((place, word) for word in stop if (place := text.find(word)) >= 0), default=(len(text), ""))
-    return text[:place], found
-
-
-def without_half_mark(text: str, marks: Sequence[str]) -> str:
-    """Text without an end that may be the beginning of one of `marks`, or of a character."""
-    text = text.rstrip("\ufffd")
-    for length in range(min(len(text), max(map(len, marks), default=0) - 1), 0, -1):
-        if any(mark.startswith(text[-length:]) for mark in marks if len(mark) > length):
-            return text[:-length]
-    return text

@@ -3,15 +3,14 @@
     <|im_start|>system\\n...\\n<tools>shell(command)</tools><|im_end|>\\n<|im_start|>user\\n...<|im_end|>\\n<|im_start|>assistant\\n
 
 Every turn is rendered on its own, so a longer history always extends a shorter one. An answer is free text followed by tool
-calls without anything between or after them; what deviates by one character is malformed. Content is tokenised without marks: no file or tool output can open or close a turn.
+calls without anything between or after them; what deviates by one character is malformed (parsers/drill_calls.py). Content is
+tokenised without marks: no file or tool output can open or close a turn. It knows no thinking: what a message thought is not shown.
 """
 
-import json
-import re
 from collections.abc import Sequence
 from typing import Any
 
-from gyre_hpc.chat.base import Answer, ChatFormat, Malformed, Message, ToolCall, cut_at_stop, without_half_mark
+from gyre_hpc.chat.base import Answer, ChatFormat, Message, Reader, ToolCall
 from gyre_hpc.chat.drill_tokenizer import DrillTokenizer
 from gyre_hpc.chat.drill_vocabulary import (
     PAD,
@@ -24,8 +23,8 @@ from gyre_hpc.chat.drill_vocabulary import (
     TURN_CLOSE,
     turn_open,
 )
-
-_CALL = re.compile(r'\{"name":"([A-Za-z0-9_.-]+)","arguments":(\{.*\})\}', re.DOTALL)
+from gyre_hpc.chat.parsers.drill_calls import DrillCalls
+from gyre_hpc.chat.reader import StreamReader
 
 
 class DrillFormat(ChatFormat):
@@ -53,21 +52,20 @@ class DrillFormat(ChatFormat):
         return ids + self._mark(turn_open("assistant", first=False))
 
     def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False, tools: Sequence[dict[str, Any]] = ()) -> Answer:
-        end = len(ids) - 1 if ids and ids[-1] in self.stop_ids else len(ids)
-        text, stopped_by = cut_at_stop(self.tokenizer.decode(ids[:end]), stop)
-        content, opened, rest = text.partition(TOOL_CALL_OPEN)
-        if partial:
-            certain = content if opened or stopped_by else without_half_mark(content, (TOOL_CALL_OPEN, *stop))
-            return Answer(content=certain, stopped_by=stopped_by)
-        if not opened:
-            return Answer(content=content, stopped_by=stopped_by)
-        calls = _parse_calls(rest)
-        if calls is not None:
-            return Answer(content=content, tool_calls=calls, stopped_by=stopped_by)
-        start = next(place for place in range(end) if self.tokenizer.decode(ids[: place + 1]).startswith(content + opened))
-        reason = 'write <tool_call>{"name":"...","arguments":{...}}</tool_call> and nothing after it'
-        bad = Malformed(raw=opened + rest, start=start, end=end, reason=reason)
-        return Answer(content=content, malformed=(bad,), stopped_by=stopped_by)
+        reader = self.reader(stop=stop, tools=tools)
+        answer = reader.feed(ids)
+        return answer if partial else reader.finish()
+
+    def reader(self, *, stop: Sequence[str] = (), tools: Sequence[dict[str, Any]] = ()) -> Reader:
+        return StreamReader(
+            self.tokenizer.stream(),
+            DrillCalls(),
+            stop_ids=self.stop_ids,
+            thinks=False,
+            thinking_begun=False,
+            stop=stop,
+            tools=tools,
+        )
 
     def _turn(self, message: Message, *, first: bool, tools: Sequence[dict[str, Any]]) -> list[int]:
         plain = self.tokenizer.encode_plain
@@ -88,26 +86,6 @@ class DrillFormat(ChatFormat):
 
     def _mark(self, text: str) -> list[int]:
         return self.tokenizer.encode(text)
-
-
-def _parse_calls(rest: str) -> tuple[ToolCall, ...] | None:
-    """The calls in what follows the first opening mark, or None when it is not calls and nothing else."""
-    if not rest.endswith(TOOL_CALL_CLOSE):
-        return None
-    calls = []
-    for body in rest[: -len(TOOL_CALL_CLOSE)].split(TOOL_CALL_CLOSE + TOOL_CALL_OPEN):
-        match = _CALL.fullmatch(body)
-        if match is None or not _is_object(match[2]):
-            return None
-        calls.append(ToolCall(name=match[1], arguments=match[2]))
-    return tuple(calls)
-
-
-def _is_object(text: str) -> bool:
-    try:
-        return isinstance(json.loads(text), dict)
-    except (ValueError, RecursionError):
-        return False
 
 
 def _signature(tool: dict[str, Any]) -> str:

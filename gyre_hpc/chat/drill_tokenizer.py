@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from gyre_hpc.chat.base import Tokenizer
 from gyre_hpc.chat.drill_vocabulary import MARKS, WORDS
+from gyre_hpc.chat.token_text import TextStream
 
 _NUM_BYTES = 256
 
@@ -38,6 +39,10 @@ class DrillTokenizer(Tokenizer):
 
     def decode(self, ids: Sequence[int]) -> str:
         return b"".join(self._bytes[i] for i in ids).decode("utf-8", errors="replace")
+
+    def stream(self) -> TextStream:
+        """For ids that arrive one after another."""
+        return TextStream(self._bytes, drop_first_space=False)
 
     def _split(self, text: str, pattern: re.Pattern[str]) -> list[int]:
         ids: list[int] = []

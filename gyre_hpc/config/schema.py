@@ -7,6 +7,8 @@ import enum
 from dataclasses import dataclass, field
 from typing import Any
 
+from gyre_hpc.config.model_schema import ModelConfig as ModelConfig  # noqa: PLC0414  # everybody knows it from here
+
 
 class SchedulerMode(enum.Enum):
     elastic = "elastic"
@@ -128,26 +130,6 @@ class TrainerConfig:
 
 
 @dataclass(kw_only=True)
-class ModelConfig:
-    """Qwen3 decoder. vocab_size comes from the tokenizer."""
-
-    path: str = ""
-    """Hugging Face folder to start from; empty: random weights from `seed`."""
-    tokenizer: str = "drill"
-    template: str = "drill"
-    hidden_size: int = 64
-    num_layers: int = 3
-    num_heads: int = 4
-    num_kv_heads: int = 2
-    head_dim: int = 16
-    intermediate_size: int = 192
-    max_context: int = 512
-    rope_theta: float = 10000.0
-    rms_norm_eps: float = 1e-6
-    init_std: float = 0.02
-
-
-@dataclass(kw_only=True)
 class AlgoConfig:
     updates: int = 12
     groups_per_batch: int = 12
@@ -171,7 +153,7 @@ class HarnessConfig:
     version: str = ""
     """Empty: the one that this project pins."""
     max_calls: int = 6
-    """Calls of one agent before it must stop; 0: no limit but the harness's own. Not for codex, opencode and command."""
+    """Calls of one agent before it must stop; 0: no limit but the harness's own. Not for codex and command."""
     context_tokens: int = 450
     """shell_agent compacts its history beyond this. Other harnesses take it for their model's window and compact before, by rules of
     their own. 0: model.max_context."""
@@ -188,8 +170,8 @@ class HarnessConfig:
     {workspace} {home} {model}."""
     environment: dict[str, str] = field(default_factory=dict)
     """Variables laid over the harness's own; with command the same placeholders."""
-    protocol: str = "chat_completions"
-    """command: chat_completions, responses or messages."""
+    protocol: str = ""
+    """command: chat_completions (also when empty), responses or messages."""
     readable: list[str] = field(default_factory=list)
     """command: files and folders that it must be able to read in the sandbox, its program first of all."""
 
@@ -198,8 +180,12 @@ class HarnessConfig:
 class SandboxConfig:
     kind: SandboxKind = SandboxKind.auto
     memory_mb: int = 256
+    """Of all processes of an execution together, looked at twice a second; and of each one alone, held to by the kernel."""
     max_processes: int = 64
     disk_mb: int = 64
+    """Of one file, and of /tmp."""
+    cpu_s: int = 120
+    """CPU seconds of one process."""
 
 
 @dataclass(kw_only=True)
@@ -251,8 +237,14 @@ class GatewayConfig:
     abandon_s: float = 30.0
     """Work of a client that left is cancelled after this without a retry."""
     keepalive_s: float = 15.0
+    hold_s: float = 60.0
+    """A client that does not stream hears nothing for this long; then its body begins, with a space every keepalive_s."""
     max_calls: int = 64
     """Calls at once of one execution."""
+    max_tokens_per_execution: int = 0
+    """Sampled tokens of one execution; its requests beyond are refused. 0: no limit."""
+    malformed_window: int = 200
+    """So many tool calls in a row that could not be parsed end the run: parser and model do not belong together. 0: never."""
     max_body_bytes: int = 16 << 20
     call_deadline_s: float = 600.0
     """Longest life of one call, waiting for a cell included."""

@@ -27,7 +27,7 @@ class Gateway:
     def __init__(self, birth: Birth, note: NoteSink, pid: int) -> None:
         config = birth.config
         self._birth, self._pid = birth, pid
-        self._chat_format = create_chat_format(config.model.tokenizer, config.model.template)
+        self._chat_format = create_chat_format(config.model)
         journal, folder = config.journal, birth.folder
         self._records = read_journal(folder.journal, birth.name, birth.attempt)
         self._engines = EngineClient(birth.run_token)

@@ -23,7 +23,7 @@ def check_surroundings(config: Config) -> None:
     """Raises UserError for the first thing that is missing here."""
     create_suite(config.suite, config.seed)
     check_harness(config)
-    create_chat_format(config.model.tokenizer, config.model.template)
+    create_chat_format(config.model)
     if config.warm_start.executions:
         create_scripted_agent(config.suite, config.warm_start.sloppiness)
     if config.sandbox.kind is SandboxKind.bwrap:

@@ -30,7 +30,7 @@ _TERM = 0
 
 def demonstrator(config: Config) -> ScriptedAnswer:
     """(prompt ids, key) -> ids of the agent's answer with the end-of-turn mark. Raises UserError if the suite has no agent."""
-    chat = create_chat_format(config.model.tokenizer, config.model.template)
+    chat = create_chat_format(config.model)
     agent = create_scripted_agent(config.suite, config.warm_start.sloppiness)
 
     def answer(prompt: tuple[int, ...], key: bytes) -> Sequence[int]:
@@ -49,7 +49,7 @@ async def serve(birth: Birth) -> None:
         run_token=birth.run_token,
         host=interface,
         max_context=config.model.max_context,
-        decode=create_chat_format(config.model.tokenizer, config.model.template).tokenizer.decode,
+        decode=create_chat_format(config.model).tokenizer.decode,
     )
     host = Host(
         name=birth.name,

@@ -51,7 +51,7 @@ def fresh(folder: RunFolder, process: str, life: list[Told], attempt: int = 1) -
     if kind == "runner":
         return RunnerMachine(settings_of(config, process, register.incarnation), register)
     if kind == "gateway":
-        stop_ids = create_chat_format(config.model.tokenizer, config.model.template).stop_ids
+        stop_ids = create_chat_format(config.model).stop_ids
         return GatewayMachine(GatewaySettings.of(config, register=register, clock_offset_s=_clock_offset(life), stop_ids=stop_ids))
     if kind == "cell":
         report = _sent(life, CellReport)

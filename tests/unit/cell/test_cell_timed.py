@@ -83,7 +83,7 @@ def test_many_timed_cells_live_in_one_process(tmp_path: Path):
 def test_scripted_agents_register_and_answer_a_drill_prompt_the_same_way_each_time(tmp_path: Path):
     config = tiny_config()
     config.model.max_context, config.warm_start.sloppiness = 512, 0.0
-    chat = create_chat_format(config.model.tokenizer, config.model.template)
+    chat = create_chat_format(config.model)
     prompt = chat.tokenizer.encode("<|im_start|>user\nJoin a and b into c.\n<|im_end|>\n<|im_start|>assistant\n")
     with Stage(tmp_path, config) as stage:
         stage.start("scripted-0")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre_hpc.chat import create_chat_format
-from gyre_hpc.chat.base import Message, ToolCall
+from gyre_hpc.chat.base import Answer, Message, ToolCall
 from gyre_hpc.chat.drill import DrillFormat
 from gyre_hpc.chat.drill_vocabulary import MARKS, WORDS
 from gyre_hpc.errors import UserError
@@ -46,7 +46,8 @@ def test_a_mark_is_one_id(mark: str) -> None:
 def test_rendering_a_parsed_answer_gives_its_text_again(sampled: list[int], later: list[Message]) -> None:
     recorded = FORMAT.render(PROMPT, TOOLS) + sampled + [FORMAT.stop_ids[0]]
     answer = FORMAT.parse([*sampled, FORMAT.stop_ids[0]])
-    as_message = Message(role="assistant", content=answer.content, tool_calls=answer.tool_calls)
+    said = answer.content + "".join(bad.raw for bad in answer.malformed)
+    as_message = Message(role="assistant", content=said, tool_calls=answer.tool_calls)
     rendered = FORMAT.render([*PROMPT, as_message, *later], TOOLS)
     assert TOKENIZER.decode(recorded + FORMAT.render_suffix(later, ended=True)) == TOKENIZER.decode(rendered)
 
@@ -75,7 +76,7 @@ def test_each_turn_is_rendered_on_its_own(first: list[Message], later: list[Mess
 def test_parsing_never_raises_and_loses_no_text(sampled: list[int]) -> None:
     answer = FORMAT.parse(sampled)
     calls = "".join(f'<tool_call>{{"name":"{call.name}","arguments":{call.arguments}}}</tool_call>' for call in answer.tool_calls)
-    assert answer.content + calls == TOKENIZER.decode(sampled)
+    assert answer.content + calls + "".join(bad.raw for bad in answer.malformed) == TOKENIZER.decode(sampled)
     for call in answer.tool_calls:
         assert isinstance(json.loads(call.arguments), dict)
 
@@ -104,9 +105,17 @@ def test_two_calls_and_free_text_are_told_apart() -> None:
         "<tool_call></tool_call>",
     ],
 )
-def test_a_malformed_call_stays_as_the_model_wrote_it(text: str) -> None:
-    answer = FORMAT.parse(TOKENIZER.encode("so: " + text))
-    assert (answer.content, answer.tool_calls, answer.malformed) == ("so: " + text, (), (text,))
+def test_a_malformed_call_is_kept_with_the_tokens_that_hold_it(text: str) -> None:
+    ids = TOKENIZER.encode("so: " + text)
+    answer = FORMAT.parse(ids)
+    (bad,) = answer.malformed
+    assert (answer.content, answer.tool_calls, bad.raw) == ("so: ", (), text)
+    assert TOKENIZER.decode(ids[bad.start : bad.end]) == text
+    assert bad.name in ("", "shell") and "<tool_call>" in bad.reason
+
+
+def test_no_call_is_told_before_the_end_since_one_more_letter_would_spoil_it() -> None:
+    assert FORMAT.parse([*b"so: ", *SHELL_CALL], partial=True) == Answer(content="so: ")
 
 
 def test_the_vocabulary_and_the_first_prompt_are_small() -> None:
