@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, TokenLogprob, Usage
-from gyre_hpc.machines.call.actions import KeepAlive, Refuse, Reply, Say
+from gyre_hpc.machines.call.actions import Confirm, KeepAlive, Refuse, Reply, Say
 
 _SSE = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _JSON = {"Content-Type": "application/json"}
@@ -70,9 +70,6 @@ class Connection:
 
     async def refuse(self, error: RequestError) -> None:
         async with self._order:
-            if self._asked.stream and self._open is None and self._protocol.refuses_in_stream(error):
-                # No call has begun: the name only has to be one that finds nothing.
-                await self._streaming(f"{self.execution}/{self.id}")
             if self._stream is not None and self._open is not None:
                 await self._open.write(self._stream.error(error))
                 await self._end(self._open)
@@ -82,9 +79,10 @@ class Connection:
             else:
                 await self._end_whole(self._protocol.error(error), error.status)
 
-    async def confirm(self, body: bytes) -> None:
+    async def confirm(self) -> None:
+        """What the request wanted is done; it brought the body that says so (ChatRequest.echo)."""
         async with self._order:
-            await self._end_whole(body, 200)
+            await self._end_whole(self._asked.echo or b"{}", 200)
 
     async def _end_whole(self, body: bytes, status: int) -> None:
         if self._open is None:
@@ -168,6 +166,9 @@ class Connections:
     async def refuse(self, key: str, action: Refuse, progress: Callable[[Any], None]) -> None:
         error = RequestError(action.text, status=action.status, code=action.code, field=_FIELDS.get(action.code, ""), facts=action.facts)
         await self._get(action.conn).refuse(error)
+
+    async def confirm(self, key: str, action: Confirm, progress: Callable[[Any], None]) -> None:
+        await self._get(action.conn).confirm()
 
     def _get(self, conn: str) -> Connection:
         connection = self._open.get(conn)

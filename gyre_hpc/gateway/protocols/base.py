@@ -143,10 +143,6 @@ class Protocol(ABC):
         """`parse`, for protocols whose requests name earlier answers, which must be this execution's."""
         return self.parse(body)
 
-    def refuses_in_stream(self, error: RequestError) -> bool:
-        """A streamed request gets this error as an event of a response that begins, not as a body with its own status."""
-        return False
-
     @abstractmethod
     def whole(self, head: Head, asked: ChatRequest, finished: Finished) -> bytes:
         """Body of a response that is not streamed."""

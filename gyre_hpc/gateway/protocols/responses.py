@@ -2,8 +2,7 @@
 
 What we cannot honour is refused by the name of its field, never ignored in silence; what has no effect on the answer
 (user, metadata, ...) is accepted. Sampling parameters are recorded; the configured ones are used.
-Context overflow is told inside the stream (`response.failed`, code context_length_exceeded), where Codex acts on it; requests
-that are not streamed get a plain 400.
+Context overflow is a plain 400, streamed or not: Codex 0.171 knows it by its code, in a body as well as in `response.failed`.
 """
 
 import orjson
@@ -11,7 +10,7 @@ import orjson
 from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError
 from gyre_hpc.gateway.protocols.responses_body import LOGPROBS, Body, decode, identity, repeated
-from gyre_hpc.gateway.protocols.responses_errors import OVERFLOW, error_body
+from gyre_hpc.gateway.protocols.responses_errors import error_body
 from gyre_hpc.gateway.protocols.responses_ids import Handles, call_of
 from gyre_hpc.gateway.protocols.responses_items import Turns
 from gyre_hpc.gateway.protocols.responses_object import Given, Items, response, status_of
@@ -57,9 +56,6 @@ class Responses(Protocol):
 
     def error(self, error: RequestError) -> bytes:
         return error_body(error)
-
-    def refuses_in_stream(self, error: RequestError) -> bool:
-        return error.code == OVERFLOW
 
     def _messages(self, execution: str, asked: Body, tools: ToolTable) -> tuple[Message, ...]:
         turns = Turns(tools, self._handles, execution)
