@@ -11,7 +11,7 @@ import pytest
 from gyre_hpc.errors import StorageFull
 from gyre_hpc.gateway import journal_writer
 from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal, segments
-from gyre_hpc.protocol.journal import Delivered, Record
+from gyre_hpc.protocol.journal import Delivered, ExecutionEnd, Record
 
 
 def record(number: int) -> Record:
@@ -47,6 +47,25 @@ def test_records_are_read_back_in_order_over_segments_and_restarts(tmp_path: Pat
     assert len(segments(tmp_path, "gateway-0", 1)) > 4
     assert read_journal(tmp_path, "gateway-0", 1) == tuple(map(record, range(20)))
     assert read_journal(tmp_path, "gateway-0", 11) == read_journal(tmp_path, "gateway-1", 1) == ()
+
+
+def test_what_nobody_waits_for_is_written_with_the_next_that_somebody_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "GROUP_S", 60.0)
+    end = ExecutionEnd("train-0-0-0", 1.0)
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        told: list[Exception | None] = []
+        writer.append(record(0), told.append)
+        await asyncio.sleep(0)
+        assert told == [] and segments(tmp_path, "gateway-0", 1) == []
+        assert await append(writer, end) == [None]
+        assert told == [None]
+        writer.append(record(1), told.append)
+        writer.close()
+
+    asyncio.run(steps())
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0), end, record(1))
 
 
 def test_a_torn_record_is_skipped_and_the_next_start_writes_elsewhere(tmp_path: Path) -> None:
