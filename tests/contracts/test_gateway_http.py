@@ -69,7 +69,7 @@ def test_unknown_paths_and_executions_are_404(tmp_path: Path) -> None:
         ({"messages": [{"role": "tool", "content": "x"}]}, "messages[0].tool_call_id"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"temperature": "hot"}, "temperature"),
-        ({"tools": [{"type": "retrieval", "function": {"name": "x"}}]}, "tools"),
+        ({"tools": [{"type": "retrieval", "function": {"name": "x"}}]}, "tools[0].type"),
     ],
 )
 def test_what_we_cannot_honour_is_refused_by_its_field(tmp_path: Path, change: dict[str, Any], field: str) -> None:

@@ -4,14 +4,15 @@ What we cannot honour is refused by the name of its field, never ignored in sile
 (user, metadata, ...) is accepted. Sampling parameters are recorded; the configured ones are used.
 """
 
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 import orjson
 
 from gyre_hpc.chat.base import ToolCall
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, Usage
-from gyre_hpc.gateway.protocols.chat_messages import WireMessage, WireTool, to_message, to_tool
+from gyre_hpc.gateway.protocols.chat_messages import to_messages, to_tools
+from gyre_hpc.gateway.protocols.json_body import decode_object
 
 _DONE = b"data: [DONE]\n\n"
 _VOLATILE = frozenset(
@@ -42,8 +43,10 @@ _REFUSED: dict[str, tuple[Any, ...]] = {
     "prediction": (None,),
     "web_search_options": (None,),
     "tool_choice": (None, "auto", "none"),
+    "parallel_tool_calls": (None, True),
 }
 """Field -> the values it may have."""
+_MOST_STOPS = 32
 
 
 class _StreamOptions(msgspec.Struct):
@@ -51,9 +54,9 @@ class _StreamOptions(msgspec.Struct):
 
 
 class _Body(msgspec.Struct):
-    messages: list[WireMessage]
+    """Fields whose types matter; messages and tools are read by hand."""
+
     model: str = ""
-    tools: list[WireTool] | None = None
     stream: bool | None = None
     stream_options: _StreamOptions | None = None
     max_tokens: int | None = None
@@ -66,7 +69,7 @@ class _Body(msgspec.Struct):
     presence_penalty: float | None = None
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], msgspec.Meta(max_length=_MOST_STOPS)] | None = None
     logprobs: bool | None = None
 
 
@@ -82,14 +85,12 @@ class ChatCompletions(Protocol):
                 raise RequestError(
                     f"{field}={str(raw[field])[:80]}: not supported here; leave it out", field=field, code="unsupported_value"
                 )
-        if not asked.messages:
-            raise RequestError("messages=[]: give at least one message", field="messages")
-        tools = () if raw.get("tool_choice") == "none" else tuple(map(to_tool, raw.get("tools") or ()))
+        tools = to_tools(raw.get("tools"))
         return ChatRequest(
             body=raw,
             identity=orjson.dumps({key: value for key, value in raw.items() if key not in _VOLATILE}, option=orjson.OPT_SORT_KEYS),
-            messages=tuple(to_message(message, place) for place, message in enumerate(asked.messages)),
-            tools=tools,
+            messages=to_messages(raw.get("messages")),
+            tools=() if raw.get("tool_choice") == "none" else tools,
             requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},
             max_new_tokens=_limit(asked),
             stream=bool(asked.stream),
@@ -162,12 +163,7 @@ class ChatStream(Stream):
 
 
 def _decode(body: bytes) -> tuple[dict[str, Any], _Body]:
-    try:
-        raw = orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise RequestError(f"body is not JSON: {error}", field="body", code="invalid_json") from None
-    if not isinstance(raw, dict):
-        raise RequestError("body: give a JSON object", field="body", code="invalid_json")
+    raw = decode_object(body)
     try:
         return raw, msgspec.convert(raw, _Body)
     except msgspec.ValidationError as error:

@@ -15,10 +15,11 @@ from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream
 from gyre_hpc.gateway.protocols.json_body import decode_object
 from gyre_hpc.gateway.protocols.messages_answer import blocks, message, stop, usage
-from gyre_hpc.gateway.protocols.messages_errors import Misplaced, error_body, wrong
+from gyre_hpc.gateway.protocols.messages_errors import error_body, told, wrong
 from gyre_hpc.gateway.protocols.messages_stream import MessageStream
 from gyre_hpc.gateway.protocols.messages_tools import Tools
 from gyre_hpc.gateway.protocols.messages_turns import to_turns
+from gyre_hpc.gateway.protocols.places import Misplaced
 
 _VOLATILE = frozenset(
     ["messages", "system", "tools", "stream", "metadata", "cache_control", "service_tier", "diagnostics", "user_profile_id", "workspace_id"]
@@ -108,11 +109,11 @@ def _conversation(raw: Mapping[str, Any]) -> tuple[Tools, tuple[Message, ...]]:
     try:
         tools = Tools(raw.get("tools"))
     except Misplaced as error:
-        raise error.within("tools").told() from None
+        raise told(error.within("tools")) from None
     try:
         return tools, to_turns(raw.get("system"), raw.get("messages"), tools)
     except Misplaced as error:
-        raise error.told() from None
+        raise told(error) from None
 
 
 def _typed(raw: Mapping[str, Any]) -> _Body:

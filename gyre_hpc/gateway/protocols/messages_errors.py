@@ -1,11 +1,9 @@
 """Errors in Anthropic's words: place, colon, reason; kinds by status; the wording on which harnesses compact."""
 
-from collections.abc import Callable, Iterable
-from typing import Any
-
 import orjson
 
 from gyre_hpc.gateway.protocols.base import RequestError
+from gyre_hpc.gateway.protocols.places import Misplaced
 
 _KINDS = {
     400: "invalid_request_error",
@@ -19,40 +17,13 @@ _KINDS = {
 }
 
 
-class Misplaced(Exception):
-    """Something is wrong at a place that is put together on the way up: histories have thousands of places and few errors."""
-
-    def __init__(self, what: str, *place: str | int, code: str = "invalid_request") -> None:
-        super().__init__(what)
-        self.what, self.place, self.code = what, place, code
-
-    def within(self, *place: str | int) -> "Misplaced":
-        """The same error, seen from further out."""
-        return Misplaced(self.what, *place, *self.place, code=self.code)
-
-    def told(self) -> RequestError:
-        return wrong(".".join(map(str, self.place)), self.what, self.code)
-
-
-def each(read: Callable[[Any], None], entries: Iterable[Any]) -> None:
-    """Read every entry, which must be an object; an error gets the entry's number."""
-    place = -1
-    try:
-        for place, entry in enumerate(entries):  # noqa: B007
-            if not isinstance(entry, dict):
-                raise Misplaced("Input should be an object")
-            read(entry)
-    except Misplaced as error:
-        raise error.within(place) from None
+def told(error: Misplaced) -> RequestError:
+    """messages.3.content.0.type: ..."""
+    return wrong(".".join(map(str, error.place)), error.what, error.code)
 
 
 def wrong(where: str, what: str, code: str = "invalid_request") -> RequestError:
     return RequestError(f"{where}: {what}", field=where, code=code)
-
-
-def missing(value: Any, kind: str) -> str:
-    """Reason why `value` is not the `kind` it should be."""
-    return "Field required" if value is None else f"Input should be {kind}"
 
 
 def error_body(error: RequestError) -> bytes:

@@ -10,7 +10,7 @@ from typing import Any
 
 import orjson
 
-from gyre_hpc.gateway.protocols.messages_errors import Misplaced, each, missing
+from gyre_hpc.gateway.protocols.places import Misplaced, each, missing
 
 
 class Tools:

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 
 from gyre_hpc.chat.base import Message, ToolCall
-from gyre_hpc.gateway.protocols.messages_errors import Misplaced, each, missing
 from gyre_hpc.gateway.protocols.messages_thinking import carried
 from gyre_hpc.gateway.protocols.messages_tools import Tools
+from gyre_hpc.gateway.protocols.places import Misplaced, each, missing, string
 
 UNPARSED = "__unparsedToolInput"
 """Key under which harnesses keep arguments that are no JSON object: {"raw": text, "len": characters}."""
@@ -87,18 +87,18 @@ class _Reading:
     def _assistant_block(self, block: dict[str, Any]) -> None:
         kind = block.get("type")
         if kind == "text":
-            self._texts.append(_string(block, "text"))
+            self._texts.append(string(block, "text"))
         elif kind == "tool_use":
             self._calls.append(self._call(block))
         elif kind == "thinking":
-            self._thoughts.append(_string(block, "thinking") or carried(_string(block, "signature") if block.get("signature") else ""))
+            self._thoughts.append(string(block, "thinking") or carried(string(block, "signature") if block.get("signature") else ""))
         elif kind == "redacted_thinking":
-            self._thoughts.append(carried(_string(block, "data")))
+            self._thoughts.append(carried(string(block, "data")))
         else:
             raise _unknown(kind)
 
     def _call(self, block: dict[str, Any]) -> ToolCall:
-        id, name, arguments = _string(block, "id"), _string(block, "name"), block.get("input")
+        id, name, arguments = string(block, "id"), string(block, "name"), block.get("input")
         if not isinstance(arguments, dict):
             raise Misplaced(missing(arguments, "an object"), "input")
         if self._calls and any(call.id == id for call in self._calls):
@@ -118,12 +118,12 @@ class _Reading:
         if kind == "tool_result":
             self._result(block)
         elif kind == "text":
-            self._texts.append(_string(block, "text"))
+            self._texts.append(string(block, "text"))
         else:
             raise _unknown(kind)
 
     def _result(self, block: dict[str, Any]) -> None:
-        id, text = _string(block, "tool_use_id"), block.get("content")
+        id, text = string(block, "tool_use_id"), block.get("content")
         name = self._called.get(id)
         if name is None:
             raise Misplaced(_UNEXPECTED.format(id[:80]))
@@ -150,7 +150,7 @@ class _Reading:
     def _text_block(self, block: dict[str, Any]) -> None:
         kind = block.get("type")
         if kind == "text":
-            self._texts.append(_string(block, "text"))
+            self._texts.append(string(block, "text"))
         elif kind == "tool_reference":
             self._texts.append(self._tools.reference(block))
         elif kind in ("tool_addition", "tool_removal"):
@@ -166,13 +166,6 @@ def _arguments(value: dict[str, Any]) -> str:
         if isinstance(unparsed, dict) and isinstance(unparsed.get("raw"), str):
             return str(unparsed["raw"])
     return orjson.dumps(value).decode()
-
-
-def _string(block: dict[str, Any], name: str) -> str:
-    value = block.get(name)
-    if isinstance(value, str):
-        return value
-    raise Misplaced(missing(value, "a valid string"), name)
 
 
 def _unknown(kind: Any) -> Misplaced:
