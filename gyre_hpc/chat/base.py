@@ -83,6 +83,10 @@ class Tokenizer(ABC):
     def decode(self, ids: Sequence[int]) -> str:
         """Special tokens appear as their text; bytes that are no UTF-8 become U+FFFD."""
 
+    def bytes_of(self, id: int) -> bytes:
+        """Bytes of one token. A character may be spread over several; kinds that know their tokens' bytes tell them exactly."""
+        return self.decode([id]).encode()
+
 
 class Reader(ABC):
     """Reads one answer while it is sampled."""

@@ -44,6 +44,9 @@ class DrillTokenizer(Tokenizer):
         """For ids that arrive one after another."""
         return TextStream(self._bytes, drop_first_space=False)
 
+    def bytes_of(self, id: int) -> bytes:
+        return self._bytes[id]
+
     def _split(self, text: str, pattern: re.Pattern[str]) -> list[int]:
         ids: list[int] = []
         done = 0

@@ -49,6 +49,9 @@ class HfTokenizer(Tokenizer):
     def encode(self, text: str) -> list[int]:
         return self.encode_all([text])[0]
 
+    def bytes_of(self, id: int) -> bytes:
+        return self._table[id] if 0 <= id < self.vocab_size else b""
+
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """One list of ids per text."""
         try:

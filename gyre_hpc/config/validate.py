@@ -24,17 +24,17 @@ POSITIVE = (
     "model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.head_dim", "model.intermediate_size",
     "model.max_context", "model.rope_theta", "model.rms_norm_eps", "model.init_std",
     "algo.updates", "algo.groups_per_batch", "algo.clip_high", "algo.j_max", "algo.temperature",
-    "sandbox.memory_mb", "sandbox.max_processes", "sandbox.disk_mb",
+    "sandbox.memory_mb", "sandbox.max_processes", "sandbox.disk_mb", "sandbox.cpu_s",
     "suite.soft_deadline_s", "suite.cpus", "suite.memory_mb", "transport.deadline_s", "transport.chunk_bytes",
     "warm_start.lr", "warm_start.batch_tokens",
-    "gateway.progress_tokens", "gateway.progress_s", "gateway.table_lease_s", "gateway.abandon_s", "gateway.keepalive_s",
+    "gateway.progress_tokens", "gateway.progress_s", "gateway.table_lease_s", "gateway.abandon_s", "gateway.keepalive_s", "gateway.hold_s",
     "gateway.max_calls", "gateway.max_body_bytes", "gateway.call_deadline_s", "journal.segment_bytes", "checkpoint.every", "checkpoint.keep",
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "scheduler.lead_factor", "scheduler.lead_floor_s", "scheduler.dwell_s", "scheduler.max_staleness",
     "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "algo.truncated_is", "algo.top_k",
     "warm_start.executions", "warm_start.epochs", "evaluation.tasks",
-    "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens",
+    "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens", "gateway.max_tokens_per_execution", "gateway.malformed_window",
 )  # fmt: skip
 SHARES = {
     "scheduler.theta0": (False, True),

@@ -46,7 +46,7 @@ async def _read(response: aiohttp.ClientResponse, stream: EngineStream, progress
             progress(tokens)
     if stream.finish is None:
         raise CellLost(f"the answer broke off: {stream.error or 'end of stream without a finish reason'}")
-    return AttemptEnd(str(stream.finish["type"]))
+    return AttemptEnd(str(stream.finish["type"]), stream.digest)
 
 
 def _error(status: int, text: str) -> GyreError:

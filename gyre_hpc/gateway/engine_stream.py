@@ -19,6 +19,8 @@ class EngineStream:
     def __init__(self, attempt: EngineAttempt) -> None:
         self.finish: dict[str, Any] | None = None
         """SGLang's finish_reason, once it came."""
+        self.digest = ""
+        """Its running hash over prompt and output ids (engines/ids_digest.py), if it tells one with the finish reason."""
         self.error = ""
         """What the engine said instead of an answer."""
         self._attempt = attempt
@@ -45,6 +47,7 @@ class EngineStream:
             return
         meta = event["meta_info"]
         self.finish = meta["finish_reason"] or self.finish
+        self.digest = str(meta.get("ids_digest") or self.digest)
         first, ids = event.get("output_start", 0), event["output_ids"]
         end = first + len(ids)
         if end <= self._seen:
@@ -127,6 +130,8 @@ def generate_body(key: str, attempt: EngineAttempt) -> bytes:
                 "top_k": sampling.top_k or -1,
                 "max_new_tokens": attempt.max_new_tokens,
                 "stop_token_ids": attempt.stop_ids,
+                # The recorded output keeps the stop sequence: the text is cut when it is parsed.
+                **({"stop": attempt.stop, "no_stop_trim": True} if attempt.stop else {}),
                 "custom_params": {"key": sampling.key, "position": attempt.position},
             },
             "return_logprob": True,

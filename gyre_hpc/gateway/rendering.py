@@ -1,15 +1,24 @@
-"""Render, Parse and MeasureCpu, in the loop's thread: a suffix costs tens of microseconds."""
+"""Render, Parse and MeasureCpu. A suffix costs tens of microseconds in the loop's thread; what is long goes to another one.
 
-from collections.abc import Callable
+Results need no order: the machine knows them by their keys.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from gyre_hpc.chat.base import Answer, ChatFormat
+from gyre_hpc.chat.base import Answer, ChatFormat, Message, Reader
 from gyre_hpc.gateway.protocols.base import TokenLogprob
 from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
 from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol.tensors import pack_ids, unpack_floats, unpack_ids
 
 Progress = Callable[[Any], None]
+LONG_CHARS = 64 << 10
+"""Text of messages beyond which a prompt is rendered in another thread: 64 kB take some 20 ms, and the tokenizer lets others run."""
+MOST_READERS = 512
+"""Streamed answers whose reading is kept up; one beyond is read from its beginning again."""
 
 
 class Rendering:
@@ -17,22 +26,46 @@ class Rendering:
 
     def __init__(self, chat_format: ChatFormat) -> None:
         self._format = chat_format
+        self._readers: OrderedDict[str, tuple[Reader, int]] = OrderedDict()
+        """By call: its reader, and the number of ids it was fed."""
 
     async def render(self, key: str, action: Render, progress: Progress) -> bytes:
         """Packed ids. Whatever the format raises means that it does not take these messages."""
+        if _num_chars(action.messages) > LONG_CHARS:
+            return await asyncio.to_thread(self._render, action)
+        return self._render(action)
+
+    def _render(self, action: Render) -> bytes:
         if action.ended is None:
             return pack_ids(self._format.render(action.messages, action.tools))
-        return pack_ids(self._format.render_suffix(action.messages, ended=action.ended))
+        return pack_ids(self._format.render_suffix(action.messages, ended=action.ended, thought=action.thought))
 
     async def parse(self, key: str, action: Parse, progress: Progress) -> Answer:
-        return self._format.parse(unpack_ids(action.ids).tolist(), stop=action.stop, partial=action.partial)
+        if action.partial:
+            return self._read(action)
+        self._readers.pop(action.call, None)
+        return self._format.parse(unpack_ids(action.ids).tolist(), stop=action.stop, tools=action.tools)
+
+    def _read(self, action: Parse) -> Answer:
+        """Only the ids that are new are read. Readers are a memory of what is told anyway: losing one costs time alone."""
+        reader, num = self._readers.pop(action.call, (None, 0))
+        if reader is None or len(action.ids) < 4 * num:
+            reader, num = self._format.reader(stop=action.stop, tools=action.tools), 0
+        answer = reader.feed(unpack_ids(action.ids[4 * num :]).tolist())
+        self._readers[action.call] = (reader, len(action.ids) // 4)
+        if len(self._readers) > MOST_READERS:
+            self._readers.popitem(last=False)
+        return answer
 
     def logprobs(self, ids: bytes, logprobs: bytes) -> tuple[TokenLogprob, ...]:
         """What a client that asked for log-probs gets, token by token."""
-        decode = self._format.tokenizer.decode
-        texts = [decode([id]) for id in unpack_ids(ids).tolist()]
-        values = unpack_floats(logprobs).tolist()
-        return tuple(TokenLogprob(text=text, raw=text.encode(), logprob=value) for text, value in zip(texts, values, strict=True))
+        tokenizer = self._format.tokenizer
+        pairs = zip(unpack_ids(ids).tolist(), unpack_floats(logprobs).tolist(), strict=True)
+        return tuple(TokenLogprob(text=tokenizer.decode([id]), raw=tokenizer.bytes_of(id), logprob=value) for id, value in pairs)
+
+
+def _num_chars(messages: Sequence[Message]) -> int:
+    return sum(len(message.content) + len(message.reasoning) for message in messages)
 
 
 async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:

@@ -10,7 +10,7 @@ import msgspec
 from gyre_hpc.protocol.identity import Version
 
 
-class Sampling(msgspec.Struct, frozen=True):
+class Sampling(msgspec.Struct, frozen=True, omit_defaults=True):
     """The distribution tokens are drawn from, and the counter that draws them."""
 
     temperature: float = 1.0
@@ -20,6 +20,8 @@ class Sampling(msgspec.Struct, frozen=True):
     max_new_tokens: int = 0
     key: str = ""
     """Hex of the 128-bit key hash(run seed, execution id, call key)."""
+    stop: tuple[str, ...] = ()
+    """Stop sequences the harness asked for: the text of the answer ends before the first of them."""
 
 
 class VersionSpan(msgspec.Struct, frozen=True, array_like=True):
@@ -30,7 +32,7 @@ class VersionSpan(msgspec.Struct, frozen=True, array_like=True):
     end: int
 
 
-class CallBegin(msgspec.Struct, frozen=True, tag="begin"):
+class CallBegin(msgspec.Struct, frozen=True, tag="begin", omit_defaults=True):
     call: str
     """`<execution>/<ordinal>`, minted by the gateway."""
     execution: str
@@ -42,7 +44,7 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin"):
     thread: str
     """Value of the harness's thread header, empty if it has none."""
     branch: str
-    """Why it did not extend the newest call of its thread: `` (it did), root, compaction, sub_agent, edited_history,
+    """Why it does not simply go on from its parent's answer: `` (it does), root, compaction, sub_agent, edited_history,
     template_drift, retry."""
     sampling: Sampling
     requested: dict[str, float | int | str]
@@ -57,6 +59,12 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin"):
     """Hex digest of the messages and tools before the answer; recorded answers in it count by their call, not their text."""
     changed: bool = False
     """The harness sent the parent's answer back in other words (found by its ids); the recorded tokens are the context all the same."""
+    protocol: str = ""
+    """chat_completions, responses or messages."""
+    thought: bool = False
+    """The context holds thinking."""
+    logprobs: bool = False
+    """The client asked for the log-probs of what it gets."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress"):
@@ -73,7 +81,7 @@ class CallProgress(msgspec.Struct, frozen=True, tag="progress"):
     time: float
 
 
-class CallEnd(msgspec.Struct, frozen=True, tag="end"):
+class CallEnd(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):
     call: str
     finish: str
     """stop, length, tool_calls, abandoned (client never came back), failed."""
@@ -81,15 +89,26 @@ class CallEnd(msgspec.Struct, frozen=True, tag="end"):
     malformed: int
     """Tool calls in the output that could not be parsed."""
     tool_calls: tuple[str, ...]
-    """Minted ids, in order."""
+    """Minted ids, in order; the last `malformed` of them belong to calls that could not be parsed."""
     digest: str
-    """Running hash over input and output ids as the engine saw and produced them."""
+    """Running hash over input and output ids as they are recorded."""
     cells: tuple[str, ...]
     """Cells that served it, in order; more than one = continued elsewhere."""
     num_reprefilled: int
     time: float
     text: str = ""
     """Hex digest of the answer's text as delivered: finds this call again when the answer has no tool call."""
+    malformed_spans: tuple[tuple[int, int], ...] = ()
+    """Output tokens [start, end) of each tool call that could not be parsed."""
+    engine_digest: str = ""
+    """The engine's own running hash where it differs from `digest`: it saw or produced other ids than are recorded. Such
+    a call is never trained on."""
+    thought: bool = False
+    """The answer holds thinking."""
+    stopped_by: str = ""
+    """The stop sequence that ended it."""
+    num_cached: int = 0
+    """Prompt tokens of its first attempt that the engine did not have to compute."""
 
 
 class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
@@ -106,7 +125,29 @@ class ExecutionEnd(msgspec.Struct, frozen=True, tag="execution_end"):
     time: float
 
 
-Record = CallBegin | CallProgress | CallEnd | Delivered | ExecutionEnd
+class Stored(msgspec.Struct, frozen=True, tag="stored", omit_defaults=True):
+    """The answer of `call` can be fetched again and gone on from; counts once the call's end is durable, which follows it."""
+
+    call: str
+    messages: bytes
+    """msgpack of the request's own chat.base.Message values: what is new after the conversation of `previous`."""
+    answer: bytes
+    """msgpack of the chat.base.Answer as delivered."""
+    previous: str = ""
+    """Stored call whose conversation this one continues."""
+    echo: bytes = b""
+    """What the protocol wants back with it."""
+    time: float = 0.0
+
+
+class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
+    """The stored answer is neither given out nor gone on from any more. The recorded tokens stay."""
+
+    call: str
+    time: float
+
+
+Record = CallBegin | CallProgress | CallEnd | Delivered | ExecutionEnd | Stored | Forgotten
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Record)

@@ -30,6 +30,7 @@ class Call:
     branch: str
     finish: str
     delivered: bool
+    """Its whole answer reached the client, and its tokens are what the engine saw and produced: only such calls are trained on."""
     temperature: float
     malformed: int = 0
 

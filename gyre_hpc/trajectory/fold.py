@@ -4,7 +4,8 @@ Records of one call come in order from one writer, but a shard that was restarte
 on with the same call: then pieces overlap and a call has more than one end. Invariants (each has a test):
   - a position of a call's output is counted once; the piece journaled first wins, for it may have been delivered;
   - folding is the same whether records come at once, in pieces or twice, and in any order as long as pieces agree;
-  - a delivered call with a hole is never handed on.
+  - a delivered call with a hole is never handed on;
+  - a call whose engine saw or produced other ids than are recorded is never trained on, delivered or not.
 """
 
 from collections.abc import Iterator
@@ -112,7 +113,7 @@ def _call(name: str, pieces: _Pieces, begin: CallBegin, end: CallEnd) -> Call:
         role=begin.role,
         branch=begin.branch,
         finish=end.finish,
-        delivered=pieces.delivered,
+        delivered=pieces.delivered and not end.engine_digest,
         temperature=begin.sampling.temperature,
         malformed=end.malformed,
     )

@@ -19,11 +19,14 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.protocol import journal
 
 MAGIC = b"GYREJRNL"
-FORMAT = 1
+FORMAT = 2
+"""1 had no stored answers and no malformed calls among CallEnd.tool_calls."""
 HEADER_SIZE = len(MAGIC) + 4
 _FRAME = struct.Struct("<II")
 _TAG = b"\xa4type"
-"""How every payload goes on after its first byte: the tag of the union, as msgspec writes it."""
+"""The tag of the union, as msgspec writes it: every payload goes on with it after the head of its map."""
+_MAP_HEADS = (1, 3)
+"""Bytes of a map's head in msgpack: up to 15 fields, and more."""
 
 
 class DamagedSegment(ValueError):
@@ -103,11 +106,12 @@ def _whole_frame_after(tail: bytes) -> int | None:
     """Where in `tail`, behind its first byte, a whole record stands; found by the tag every payload carries."""
     at = tail.find(_TAG)
     while at >= 0:
-        start = at - 1 - _FRAME.size
-        if start > 0:
-            length, crc = _FRAME.unpack_from(tail, start)
-            payload = tail[at - 1 : at - 1 + length]
-            if length and len(payload) == length and zlib.crc32(payload) == crc:
-                return start
+        for head in _MAP_HEADS:
+            start = at - head - _FRAME.size
+            if start > 0:
+                length, crc = _FRAME.unpack_from(tail, start)
+                payload = tail[at - head : at - head + length]
+                if length and len(payload) == length and zlib.crc32(payload) == crc:
+                    return start
         at = tail.find(_TAG, at + 1)
     return None

@@ -88,6 +88,8 @@ class Render(msgspec.Struct, frozen=True):
     messages: tuple[Message, ...]
     tools: tuple[dict[str, Any], ...]
     ended: bool | None
+    thought: bool = False
+    """With `ended`: the recorded context may hold thinking."""
 
 
 class Parse(msgspec.Struct, frozen=True):
@@ -97,6 +99,10 @@ class Parse(msgspec.Struct, frozen=True):
     stop: tuple[str, ...] = ()
     partial: bool = False
     """More tokens may follow (ChatFormat.parse)."""
+    tools: tuple[dict[str, Any], ...] = ()
+    """Those of the prompt."""
+    call: str = ""
+    """Whose output this is: partial parses of one call come with ever more of the same ids."""
 
 
 class EngineAttempt(msgspec.Struct, frozen=True):

@@ -5,15 +5,17 @@ call (parallel sub-agents); after that it is the same call, unless something alr
 """
 
 import hashlib
+from dataclasses import replace
 from typing import Any
 
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
-from gyre_hpc.machines.call.actions import Arrived, Parse, Render
-from gyre_hpc.machines.call.delivery import connect, mark_delivered, refuse, say_more
-from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.actions import Arrived, Render
+from gyre_hpc.machines.call.delivery import connect, mark_delivered, parse, refuse, say_more
+from gyre_hpc.machines.call.live import Asked, CallState, LiveCall
 from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
 from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.machines.call.stored import expand, pack_messages
 from gyre_hpc.protocol.journal import CallBegin, Sampling
 
 
@@ -26,8 +28,10 @@ def arrived(shard: Shard, request: Arrived) -> None:
         refuse(shard, request.conn, 429, "too_many_calls", f"more than gateway.max_calls={shard.settings.max_calls} calls at once")
         return
     live = _same_call(shard, request) or _new_call(shard, request)
-    connect(shard, live, request.conn, request.stream)
-    _take_up(shard, live)
+    if live is not None:
+        live.asked = _asked(request)
+        connect(shard, live, request.conn, request.stream)
+        _take_up(shard, live)
 
 
 def left(shard: Shard, conn: str) -> None:
@@ -49,15 +53,20 @@ def rendered(shard: Shard, live: LiveCall, suffix: bytes) -> None:
     limit = shard.settings.max_context
     if num_prompt >= limit:
         text = f"This model's maximum context length is {limit} tokens. However, your messages resulted in {num_prompt} tokens. "
-        _drop(shard, live, "context_length_exceeded", text + "Please reduce the length of the messages.")
+        text += "Please reduce the length of the messages."
+        _drop(shard, live, "context_length_exceeded", text, {"tokens": num_prompt, "limit": limit})
+        return
+    left = _tokens_left(shard, tree)
+    if left <= 0:
+        _drop(shard, live, "token_limit_exceeded", _limit_text(shard, live.execution))
         return
     wanted = request.max_new_tokens or shard.settings.max_output_tokens
-    budget = min(wanted, shard.settings.max_output_tokens, limit - num_prompt)
+    budget = min(wanted, shard.settings.max_output_tokens, limit - num_prompt, left)
     begin = _begin(shard, live, request, found, suffix, budget)
     if found.parent is not None:
         mark_delivered(shard, found.parent)
     shard.persist(begin)
-    live.node, live.request, live.found = tree.add(begin), None, None
+    live.node, live.request, live.found = tree.add(begin, found.opening), None, None
     if begin.branch:
         shard.emit(Note("branch", {"call": begin.call, "parent": begin.parent, "reason": begin.branch, "role": begin.role}))
     seek(shard, live)
@@ -70,7 +79,7 @@ def not_rendered(shard: Shard, live: LiveCall, reason: str) -> None:
     if found.parent is None:
         _drop(shard, live, "invalid_messages", f"messages cannot be rendered: {reason}")
         return
-    live.found = Found(parent=None, later=0, context=found.context, drifted=True)
+    live.found = replace(found, parent=None, later=0, changed=False, drifted=True)
     live.render_key = shard.start("render", live.call, Render(request.messages, request.tools, None))
 
 
@@ -89,7 +98,7 @@ def _same_call(shard: Shard, request: Arrived) -> LiveCall | None:
         if asked is not None and not live.conn and (live.execution, asked.request_hash) == (request.execution, request.request_hash):
             return live
     tree = shard.trees.get(request.execution)
-    taken = frozenset(conn.call for conn in shard.conns.values())
+    taken = frozenset(conn.call for conn in shard.conns.values() if not conn.is_inquiry)
     node = tree.same_request(request.request_hash, taken) if tree is not None else None
     if node is None:
         return None
@@ -97,8 +106,18 @@ def _same_call(shard: Shard, request: Arrived) -> LiveCall | None:
     return shard.live.get(node.call) or resume(shard, node)
 
 
-def _new_call(shard: Shard, request: Arrived) -> LiveCall:
+def _new_call(shard: Shard, request: Arrived) -> LiveCall | None:
+    """None: refused."""
+    if request.previous:
+        whole = expand(shard, request)
+        if whole is None:
+            refuse(shard, request.conn, 404, "previous_response_not_found", f"Previous response {request.previous!r} not found.")
+            return None
+        request = whole
     tree = shard.tree(request.execution)
+    if _tokens_left(shard, tree) <= 0:
+        refuse(shard, request.conn, 400, "token_limit_exceeded", _limit_text(shard, request.execution))
+        return None
     call = f"{request.execution}/{tree.next_ordinal}"
     tree.next_ordinal += 1
     live = LiveCall(call=call, execution=request.execution, state=CallState.rendering, since=shard.now, request=request)
@@ -108,7 +127,7 @@ def _new_call(shard: Shard, request: Arrived) -> LiveCall:
         action = Render(request.messages, request.tools, None)
     else:
         ended = found.parent.last_id() in shard.settings.stop_ids
-        action = Render(request.messages[found.later :], (), ended)
+        action = Render(request.messages[found.later :], (), ended, found.parent.thought)
     live.render_key = shard.start("render", call, action)
     shard.emit(SetTimer(f"deadline/{call}", shard.settings.call_deadline_s))
     return live
@@ -117,7 +136,7 @@ def _new_call(shard: Shard, request: Arrived) -> LiveCall:
 def _take_up(shard: Shard, live: LiveCall) -> None:
     """Somebody waits for this call (again)."""
     if live.state is CallState.ended and not live.parse_key:
-        live.parse_key = shard.start("parse", live.call, Parse(bytes(live.recorded.output)))
+        live.parse_key = shard.start("parse", live.call, parse(live, live.recorded.num_output))
     elif live.state is CallState.suspended:
         live.since, live.finish, live.refusals = shard.now, "", 0
         live.recorded.finish = ""
@@ -126,12 +145,30 @@ def _take_up(shard: Shard, live: LiveCall) -> None:
     say_more(shard, live)
 
 
-def _drop(shard: Shard, live: LiveCall, code: str, text: str) -> None:
+def _asked(request: Arrived) -> Asked:
+    messages = pack_messages(request.messages) if request.store else b""
+    return Asked(
+        stop=request.stop, tools=request.tools, store=request.store, messages=messages, previous=request.previous, echo=request.echo
+    )
+
+
+def _tokens_left(shard: Shard, tree: RecordedTree) -> int:
+    """Of what the execution may sample; calls that run side by side may each take all of it."""
+    limit = shard.settings.max_tokens_per_execution
+    return limit - tree.num_sampled if limit else 1 << 62
+
+
+def _limit_text(shard: Shard, execution: str) -> str:
+    limit = shard.settings.max_tokens_per_execution
+    return f"{execution} has sampled its {limit} tokens (gateway.max_tokens_per_execution): nothing more is answered"
+
+
+def _drop(shard: Shard, live: LiveCall, code: str, text: str, facts: dict[str, int] | None = None) -> None:
     """The request is wrong in itself: no call."""
     del shard.live[live.call]
     shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
     if live.conn:
-        refuse(shard, live.conn, 400, code, text)
+        refuse(shard, live.conn, 400, code, text, facts)
 
 
 def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix: bytes, budget: int) -> CallBegin:
@@ -142,7 +179,9 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         top_k=settings.top_k,
         max_new_tokens=budget,
         key=sampling_key(settings.run_seed, live.execution, _call_key(tree, found.parent, suffix)),
+        stop=request.stop,
     )
+    later = request.messages[found.later :]
     return CallBegin(
         call=live.call,
         execution=live.execution,
@@ -150,7 +189,7 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         suffix_ids=suffix,
         role=request.role,
         thread=request.thread,
-        branch="template_drift" if found.drifted else tree.branch(found, role=request.role, thread=request.thread),
+        branch=tree.branches.label(found, role=request.role, thread=request.thread),
         sampling=sampling,
         requested=request.requested,
         request_hash=request.request_hash,
@@ -158,6 +197,9 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         tool_owner=tuple(turn.answers for turn in request.turns[found.later :] if turn.answers),
         context=found.context,
         changed=found.changed,
+        protocol=request.protocol,
+        thought=(found.parent is not None and found.parent.thought) or any(message.reasoning for message in later),
+        logprobs=request.logprobs,
     )
 
 

@@ -19,9 +19,8 @@ def connect(shard: Shard, live: LiveCall, conn: str, stream: bool) -> None:
     """This connection waits for this call's answer from now on."""
     shard.conns[conn] = Conn(live.execution, live.call, stream)
     live.conn, live.said, live.said_reasoning = conn, "", ""
-    shard.emit(CancelTimer(f"abandon/{live.call}"))
-    if stream:
-        shard.emit(SetTimer(f"alive/{conn}", shard.settings.keepalive_s))
+    first_s = shard.settings.keepalive_s if stream else shard.settings.hold_s
+    shard.emit(CancelTimer(f"abandon/{live.call}"), SetTimer(f"alive/{conn}", first_s))
 
 
 def keep_alive(shard: Shard, conn: str) -> None:
@@ -37,7 +36,12 @@ def say_more(shard: Shard, live: LiveCall) -> None:
     conn = shard.conns.get(live.conn)
     if conn is None or not conn.stream or live.delta_key or not live.durable or live.state not in _TALKING:
         return
-    live.delta_key = shard.start("delta", live.call, Parse(bytes(live.recorded.output[: 4 * live.durable]), partial=True))
+    live.delta_key = shard.start("delta", live.call, parse(live, live.durable, partial=True))
+
+
+def parse(live: LiveCall, num: int, *, partial: bool = False) -> Parse:
+    """Read the first `num` output tokens as an answer to its request."""
+    return Parse(bytes(live.recorded.output[: 4 * num]), live.asked.stop, partial, live.asked.tools, live.call)
 
 
 def said(shard: Shard, live: LiveCall, answer: Answer) -> None:
@@ -78,14 +82,20 @@ def reply(shard: Shard, live: LiveCall) -> None:
         finish=node.finish,
         prompt_tokens=node.num_prompt,
         completion_tokens=node.num_output,
+        cached_tokens=node.num_cached,
+        ids=bytes(node.output) if node.logprobs is not None else b"",
+        logprobs=bytes(node.logprobs or b""),
+        echo=live.asked.echo,
+        previous=live.asked.previous,
+        created=int(node.began_at),
     )
     live.conn = ""
-    _last_words(shard, conn, Start(f"reply/{conn}", action))
+    last_words(shard, conn, Start(f"reply/{conn}", action))
 
 
-def refuse(shard: Shard, conn: str, status: int, code: str, text: str) -> None:
+def refuse(shard: Shard, conn: str, status: int, code: str, text: str, facts: dict[str, int] | None = None) -> None:
     """End a connection with an error."""
-    _last_words(shard, conn, Start(f"refuse/{conn}", Refuse(conn, status, code, text)))
+    last_words(shard, conn, Start(f"refuse/{conn}", Refuse(conn, status, code, text, facts or {})))
 
 
 def replied(shard: Shard, conn: str) -> None:
@@ -102,7 +112,8 @@ def mark_delivered(shard: Shard, node: Node) -> None:
         shard.persist(Delivered(node.call, shard.unix()))
 
 
-def _last_words(shard: Shard, conn: str, start: Start) -> None:
+def last_words(shard: Shard, conn: str, start: Start) -> None:
+    """Nothing is said to this connection afterwards, and nothing twice."""
     known = shard.conns.get(conn)
     if known is not None:
         if known.is_closing:

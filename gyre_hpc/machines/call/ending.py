@@ -2,16 +2,18 @@
 
 from dataclasses import replace
 
+import msgspec
+
 from gyre_hpc.chat.base import Answer, Message
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
-from gyre_hpc.machines.call.actions import Parse
-from gyre_hpc.machines.call.delivery import final, refuse, reply
+from gyre_hpc.machines.call.delivery import final, parse, refuse, reply
 from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.malformed import as_tool_call
 from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.recorded import ANSWERED
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.turns import digest_turns, text_digest
-from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd
+from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd, Stored
 
 
 def close(shard: Shard, live: LiveCall, finish: str) -> None:
@@ -19,7 +21,7 @@ def close(shard: Shard, live: LiveCall, finish: str) -> None:
     shard.waiting.pop(live.call, None)
     live.state, live.finish = CallState.closing, finish
     flush(shard, live)
-    live.parse_key = shard.start("parse", live.call, Parse(bytes(live.recorded.output)))
+    live.parse_key = shard.start("parse", live.call, parse(live, live.recorded.num_output))
 
 
 def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
@@ -33,9 +35,10 @@ def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
 
 
 def with_ids(live: LiveCall, answer: Answer) -> Answer:
-    """Tool-call ids that find this call again: harnesses send them back verbatim."""
+    """Tool-call ids that find this call again: harnesses send them back verbatim. Malformed calls follow the others."""
     stem = f"call_{live.execution}_{live.recorded.ordinal}"
-    return replace(answer, tool_calls=tuple(replace(call, id=f"{stem}_{place}") for place, call in enumerate(answer.tool_calls)))
+    calls = (*answer.tool_calls, *map(as_tool_call, answer.malformed))
+    return replace(answer, tool_calls=tuple(replace(call, id=f"{stem}_{place}") for place, call in enumerate(calls)))
 
 
 def recorded_end(shard: Shard, end: CallEnd) -> None:
@@ -62,7 +65,7 @@ def give_up(shard: Shard, live: LiveCall, finish: str) -> None:
     live.state = CallState.suspended
     node = live.recorded
     node.finish = live.finish = finish
-    _persist_end(shard, live, malformed=0)
+    _persist_end(shard, live, None)
 
 
 def abandon(shard: Shard, live: LiveCall) -> None:
@@ -118,29 +121,46 @@ def end_execution(shard: Shard, execution: str) -> None:
 
 
 def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
-    node = live.recorded
+    node, asked = live.recorded, live.asked
     node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
     told = final(live, answer)
     node.text = text_digest(told.content)
     node.tool_calls = tuple(call.id for call in told.tool_calls)
     said = Message(role="assistant", content=told.content, tool_calls=told.tool_calls, reasoning=told.reasoning)
     node.turn = digest_turns([said])[0].digest
-    _persist_end(shard, live, malformed=len(answer.malformed))
+    node.thought |= bool(answer.reasoning)
+    count_tool_calls(shard, live.execution, len(node.tool_calls), len(answer.malformed))
+    if asked.store:
+        shard.persist(Stored(live.call, asked.messages, msgspec.msgpack.encode(told), asked.previous, asked.echo, shard.unix()))
+    _persist_end(shard, live, told)
 
 
-def _persist_end(shard: Shard, live: LiveCall, *, malformed: int) -> None:
+def count_tool_calls(shard: Shard, execution: str, num: int, num_malformed: int) -> None:
+    """Of an answer: what could be parsed and what could not."""
+    if num:
+        shard.count(execution, "tool_calls", num - num_malformed)
+        shard.count(execution, "tool_calls_malformed", num_malformed)
+
+
+def _persist_end(shard: Shard, live: LiveCall, told: Answer | None) -> None:
     node = live.recorded
+    malformed = told.malformed if told is not None else ()
     end = CallEnd(
         call=live.call,
         finish=node.finish,
         num_output=node.num_output,
-        malformed=malformed,
+        malformed=len(malformed),
         tool_calls=node.tool_calls,
         digest=node.running_digest(),
         cells=tuple(node.cells),
         num_reprefilled=node.num_reprefilled,
         time=shard.unix(),
         text=node.text,
+        malformed_spans=tuple((bad.start, bad.end) for bad in malformed),
+        engine_digest=node.engine_digest,
+        thought=bool(told is not None and told.reasoning),
+        stopped_by=told.stopped_by if told is not None else "",
+        num_cached=node.num_cached,
     )
     shard.persist(end)
     facts = {"call": live.call, "finish": end.finish, "num_output": end.num_output, "cells": end.cells, "wall_s": shard.now - live.since}

@@ -9,6 +9,7 @@ suspended: given up, or begun before a restart of the gateway; the same request 
 
 import enum
 from dataclasses import dataclass, field
+from typing import Any
 
 from gyre_hpc.chat.base import Answer
 from gyre_hpc.machines.call.actions import Arrived
@@ -38,6 +39,19 @@ class Piece:
     oldest_kv: Version | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """What of a request is needed until its call ends. After a restart it comes with the retry, which is the same request."""
+
+    stop: tuple[str, ...] = ()
+    tools: tuple[dict[str, Any], ...] = ()
+    store: bool = False
+    messages: bytes = b""
+    """store: its own messages (Stored.messages)."""
+    previous: str = ""
+    echo: bytes = b""
+
+
 @dataclass(slots=True, eq=False)
 class LiveCall:
     """Bookkeeping of one call. Keys name the action whose result is awaited; other results are late and ignored."""
@@ -50,7 +64,8 @@ class LiveCall:
     node: Node | None = None
     """None while rendering."""
     request: Arrived | None = None
-    """Until it is rendered."""
+    """Until it is rendered; with the whole conversation."""
+    asked: Asked = field(default_factory=Asked)
     found: Found | None = None
     conn: str = ""
     """Connection that waits for the answer; empty when there is none."""
@@ -91,3 +106,5 @@ class Conn:
     stream: bool
     is_closing: bool = False
     """Its last words are being written."""
+    is_inquiry: bool = False
+    """It asks about a stored answer; the call does not work for it."""

@@ -21,16 +21,17 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling
+from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling, stored
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.outbox import execution_of
 from gyre_hpc.machines.call.progress import flush
 from gyre_hpc.machines.call.restart import restarted
 from gyre_hpc.machines.call.settings import GatewaySettings
 from gyre_hpc.machines.call.shard import Shard, split_key
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
-from gyre_hpc.protocol.journal import CallEnd, CallProgress, Record
+from gyre_hpc.protocol.journal import CallEnd, CallProgress, Forgotten, Record, Stored
 from gyre_hpc.protocol.to_batch import GatewayReport
 from gyre_hpc.protocol.to_gateway import Table
 
@@ -94,9 +95,18 @@ class GatewayMachine(Machine):
             case Left(conn=conn):
                 arrival.left(self._shard, conn)
             case Retrieve() | Forget() | Cancel():
-                delivery.refuse(self._shard, message.conn, 404, "not_found", f"no answer of {message.call} is stored")
+                self._inquiry(message)
             case Table():
                 self._table(message)
+
+    def _inquiry(self, message: Retrieve | Forget | Cancel) -> None:
+        match message:
+            case Retrieve():
+                stored.retrieve(self._shard, message)
+            case Forget():
+                stored.forget(self._shard, message)
+            case Cancel():
+                stored.cancel(self._shard, message)
 
     def _table(self, table: Table) -> None:
         shard = self._shard
@@ -119,7 +129,7 @@ class GatewayMachine(Machine):
             self._cpu_s, self._is_measuring = result, False
         elif kind == "reply":
             delivery.replied(shard, key.partition("/")[2])
-        elif kind == "refuse":
+        elif kind in ("refuse", "confirm"):
             shard.conns.pop(key.partition("/")[2], None)
         elif live is None:
             return
@@ -141,7 +151,7 @@ class GatewayMachine(Machine):
                 shard.emit(SetTimer(journal_queue.TIMER, journal_queue.RETRY_S), Note("storage_full", {"reason": reason}))
             shard.journal.failed(key, reason)
             shard.has_news = True
-        elif what in ("reply", "refuse"):
+        elif what in ("reply", "refuse", "confirm"):
             shard.conns.pop(key.partition("/")[2], None)
         elif live is not None and key == live.attempt_key:
             sampling.failed(shard, live, kind, reason)
@@ -160,6 +170,13 @@ class GatewayMachine(Machine):
                 delivery.say_more(shard, live)
         elif isinstance(record, CallEnd):
             ending.recorded_end(shard, record)
+            stored.confirm_durable(shard, record.call)
+        elif isinstance(record, Stored):
+            tree = shard.trees.get(execution_of(record.call))
+            if tree is not None:
+                tree.stored[record.call] = record
+        elif isinstance(record, Forgotten):
+            stored.confirm_durable(shard, record.call)
 
     def _timer(self, key: str) -> None:
         shard = self._shard

@@ -25,6 +25,7 @@ def receive(shard: Shard, live: LiveCall, tokens: Tokens) -> bool:
     if live.issued == known:
         shard.emit(SetTimer(f"progress/{live.call}", shard.settings.progress_s))
     _append(live, tokens, known, end)
+    shard.tree(live.execution).num_sampled += end - known
     shard.count(live.execution, "sampled", end - known)
     if end - live.issued >= shard.settings.progress_tokens:
         flush(shard, live)
@@ -75,6 +76,8 @@ def _append(live: LiveCall, tokens: Tokens, begin: int, end: int) -> None:
     node, piece = live.recorded, live.piece
     cut = slice(4 * (begin - tokens.start), 4 * (end - tokens.start))
     node.output += tokens.ids[cut]
+    if node.logprobs is not None:
+        node.logprobs += tokens.logprobs[cut]
     piece.logprobs += tokens.logprobs[cut]
     piece.oldest_kv = tokens.oldest_kv
     for span in tokens.spans:

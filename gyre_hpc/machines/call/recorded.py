@@ -15,9 +15,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gyre_hpc.machines.call.branching import Branches
 from gyre_hpc.machines.call.turns import SIZE, Turn, digest
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling, Stored
 
 ANSWERED = frozenset({"stop", "length", "tool_calls"})
 
@@ -49,12 +50,24 @@ class Node:
     """Digest of its answer as a message; empty after a restart."""
     delivered: bool = False
     num_children: int = 0
+    is_continued: bool = False
+    """A call of the same line goes on from its answer (branching.py)."""
     hasher: Any = None
     """blake2b over the packed prompt ids."""
     num_prompt: int = 0
     """Tokens of its prompt."""
     ended_at: float = 0.0
     """Unix time of its newest end, as read from the journal."""
+    began_at: float = 0.0
+    """Unix time."""
+    thought: bool = False
+    """Context or answer hold thinking."""
+    logprobs: bytearray | None = None
+    """Packed log-probs of the output, kept for a client that asked for them."""
+    engine_digest: str = ""
+    """An engine's running hash that was not ours: what is recorded is not what it saw or produced."""
+    num_cached: int = 0
+    """Prompt tokens of the first attempt that the engine did not have to compute."""
 
     @property
     def ordinal(self) -> int:
@@ -112,6 +125,10 @@ class Found:
     """There was a parent, but the template does not extend its answer."""
     changed: bool = False
     """The parent's answer came back in other words."""
+    opening: bytes = b""
+    """Digest of the system turn the request begins with; empty without one."""
+    has_answers: bool = False
+    """Some turn of the request is an assistant's."""
 
 
 class RecordedTree:
@@ -123,7 +140,13 @@ class RecordedTree:
         self._by_context: defaultdict[str, list[Node]] = defaultdict(list)
         self._by_request: defaultdict[str, list[Node]] = defaultdict(list)
         self._prompts: Counter[bytes] = Counter()
-        self._newest: dict[str, Node] = {}
+        self.branches = Branches()
+        self.num_sampled = 0
+        """Output tokens of all calls."""
+        self.stored: dict[str, Stored] = {}
+        """By call; of calls that ended, and of some whose end is not durable yet."""
+        self.forgotten: set[str] = set()
+        """Stored answers that are not given out any more."""
 
     def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
         """O(number of messages)."""
@@ -131,11 +154,13 @@ class RecordedTree:
         for place, turn in enumerate(turns):
             node = self._answer_in(state, turn) if turn.role == "assistant" else None
             if node is None:
-                state = digest(state, turn.digest)
+                state = digest(state, turn.digest, turn.thinking) if turn.thinking else digest(state, turn.digest)
             else:
                 state, parent, later = node.state, node, place + 1
                 changed = bool(node.turn) and node.turn != turn.digest
-        return Found(parent=parent, later=later, context=state.hex(), changed=changed)
+        opening = turns[0].digest if turns and turns[0].role == "system" else b""
+        has_answers = any(turn.role == "assistant" for turn in turns)
+        return Found(parent=parent, later=later, context=state.hex(), changed=changed, opening=opening, has_answers=has_answers)
 
     def same_request(self, request_hash: str, taken: frozenset[str]) -> Node | None:
         """The call an identical request belongs to: the oldest one that nobody waits for (not in `taken`) and nothing builds on."""
@@ -143,19 +168,6 @@ class RecordedTree:
             if node.call not in taken and not node.num_children:
                 return node
         return None
-
-    def branch(self, found: Found, *, role: str, thread: str) -> str:
-        """Why a request does not extend the newest call of its thread; empty when it does (CallBegin.branch)."""
-        newest = self._newest.get(thread)
-        if found.parent is not None and found.parent is newest:
-            return ""
-        if newest is None:
-            return "sub_agent" if role == "sub_agent" else "root"
-        if newest.context == found.context:
-            return "retry"
-        if role in ("compaction", "sub_agent"):
-            return role
-        return "compaction" if newest.role == "compaction" else "edited_history"
 
     def hash_prompt(self, parent: Node | None, suffix: bytes) -> Any:
         """blake2b over parent's full ids and the suffix."""
@@ -171,8 +183,8 @@ class RecordedTree:
         """How many calls so far had the very same prompt ids."""
         return self._prompts[hasher.digest()]
 
-    def add(self, begin: CallBegin) -> Node:
-        """A begun call becomes a node. Raises KeyError if its parent is unknown."""
+    def add(self, begin: CallBegin, opening: bytes | None = None) -> Node:
+        """A begun call becomes a node. Raises KeyError if its parent is unknown. `opening`: Found.opening, if known."""
         parent = self.nodes[begin.parent] if begin.parent is not None else None
         node = Node(
             call=begin.call,
@@ -186,7 +198,11 @@ class RecordedTree:
             sampling=begin.sampling,
             hasher=self.hash_prompt(parent, begin.suffix_ids),
             num_prompt=len(begin.suffix_ids) // 4 + (parent.num_prompt + parent.num_output if parent is not None else 0),
+            began_at=begin.time,
+            thought=begin.thought,
+            logprobs=bytearray() if begin.logprobs else None,
         )
+        self.branches.add(node, begin.branch, opening)
         if parent is not None:
             parent.num_children += 1
         self.nodes[node.call] = node
@@ -194,7 +210,6 @@ class RecordedTree:
         self._by_context[node.context].append(node)
         self._by_request[node.request_hash].append(node)
         self._prompts[node.hasher.digest()] += 1
-        self._newest[node.thread] = node
         return node
 
     def end(self, end: CallEnd) -> Node:
@@ -202,10 +217,15 @@ class RecordedTree:
         node = self.nodes[end.call]
         node.finish, node.text, node.tool_calls = end.finish, end.text, end.tool_calls
         node.ended_at = end.time
+        node.engine_digest, node.num_cached = end.engine_digest, end.num_cached
+        node.thought |= end.thought
         return node
 
     def _answer_in(self, state: bytes, turn: Turn) -> Node | None:
-        """The recorded call whose answer `turn` is; equal ones go to the one least built upon."""
+        """The recorded call whose answer `turn` is; equal ones go to the one least built upon, unless the turn names its call."""
+        if turn.call:
+            known = self.nodes.get(turn.call)
+            return known if known is not None and known.is_answered and known.context == state.hex() else None
         matches = [node for node in self._by_context.get(state.hex(), ()) if _is_answer(node, turn)]
         return min(matches, key=lambda node: (not node.delivered, node.num_children), default=None)
 

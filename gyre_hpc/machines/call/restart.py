@@ -6,9 +6,11 @@ knows, so each open call counts its largest possible interval as unreceived.
 
 from gyre_hpc.machines.base import Note, SetTimer
 from gyre_hpc.machines.call.arrival import resume
+from gyre_hpc.machines.call.ending import count_tool_calls
 from gyre_hpc.machines.call.outbox import execution_of
+from gyre_hpc.machines.call.recorded import ANSWERED
 from gyre_hpc.machines.call.shard import Shard
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Record, Stored
 
 
 def restarted(shard: Shard, records: tuple[Record, ...]) -> None:
@@ -45,8 +47,10 @@ def _is_known(shard: Shard, record: Record) -> bool:
             return record.start < node.num_output
         case CallEnd():
             return node.ended_at == record.time
-        case _:
+        case Delivered():
             return node.delivered
+        case _:
+            return False
 
 
 def _replay(shard: Shard, record: Record) -> None:
@@ -59,8 +63,14 @@ def _replay(shard: Shard, record: Record) -> None:
             node = shard.trees[execution_of(record.call)].end(record)
             shard.count(node.execution, "reprefilled", record.num_reprefilled - node.num_reprefilled)
             node.num_reprefilled = record.num_reprefilled
+            if record.finish in ANSWERED:
+                count_tool_calls(shard, node.execution, len(record.tool_calls), record.malformed)
         case Delivered(call=call):
             shard.trees[execution_of(call)].nodes[call].delivered = True
+        case Stored(call=call):
+            shard.trees[execution_of(call)].stored[call] = record
+        case Forgotten(call=call):
+            shard.trees[execution_of(call)].forgotten.add(call)
         case ExecutionEnd(execution=execution):
             shard.trees.pop(execution, None)
             shard.ended.add(execution)
@@ -70,6 +80,9 @@ def _progress(shard: Shard, record: CallProgress) -> None:
     node = shard.trees[execution_of(record.call)].nodes[record.call]
     assert record.start == node.num_output, f"{record.call}: progress at {record.start}, journal has {node.num_output}"
     node.output += record.output_ids
+    if node.logprobs is not None:
+        node.logprobs += record.logprobs
+    shard.trees[execution_of(record.call)].num_sampled += len(record.output_ids) // 4
     node.finish = ""
     if record.cell not in node.cells[-1:]:
         node.cells.append(record.cell)

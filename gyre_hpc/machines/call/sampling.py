@@ -37,6 +37,8 @@ def progressed(shard: Shard, live: LiveCall, tokens: Tokens) -> None:
     assert row is not None
     if not live.has_tokens:
         live.has_tokens = True
+        if node.num_output == 0:
+            node.num_cached = tokens.cached
         shard.routing.served(row.cell)
         _count_reprefill(shard, live, tokens)
         if row.cell not in node.cells[-1:]:
@@ -47,6 +49,7 @@ def progressed(shard: Shard, live: LiveCall, tokens: Tokens) -> None:
 
 def finished(shard: Shard, live: LiveCall, end: AttemptEnd) -> None:
     """The engine ended the attempt itself."""
+    _compare(shard, live, end.digest)
     if end.finish == "abort":
         leave_cell(shard, live, "abort", "the engine ended it", stop=False)
         return
@@ -139,7 +142,17 @@ def _attempt(shard: Shard, live: LiveCall, row: Row) -> EngineAttempt:
         position=node.num_output,
         stop_ids=shard.settings.stop_ids,
         deadline_s=max(1.0, live.since + shard.settings.call_deadline_s - shard.now),
+        stop=node.sampling.stop,
     )
+
+
+def _compare(shard: Shard, live: LiveCall, digest: str) -> None:
+    """Ids the engine saw and produced, and ids recorded. Where they differ the answer is given all the same, and never trained on."""
+    node = live.recorded
+    if digest and digest != node.running_digest():
+        node.engine_digest = digest
+        shard.count(live.execution, "digest_mismatch", 1)
+        shard.emit(Note("token_fault", {"call": live.call, "what": "digest_mismatch", "num": node.num_output}))
 
 
 def _count_reprefill(shard: Shard, live: LiveCall, tokens: Tokens) -> None:

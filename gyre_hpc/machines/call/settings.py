@@ -27,7 +27,11 @@ class GatewaySettings:
     """An attempt whose cell left the table has this long to end itself."""
     abandon_s: float = 30.0
     keepalive_s: float = 15.0
+    hold_s: float = 60.0
+    """A client that does not stream gets its first keep-alive after this; before, errors still have a status of their own."""
     max_calls: int = 64
+    max_tokens_per_execution: int = 0
+    """Sampled tokens, 0 = no limit."""
     call_deadline_s: float = 600.0
 
     @classmethod
@@ -49,6 +53,8 @@ class GatewaySettings:
             gone_s=gateway.table_lease_s,
             abandon_s=gateway.abandon_s,
             keepalive_s=gateway.keepalive_s,
+            hold_s=gateway.hold_s,
             max_calls=gateway.max_calls,
+            max_tokens_per_execution=gateway.max_tokens_per_execution,
             call_deadline_s=gateway.call_deadline_s,
         )

@@ -30,6 +30,8 @@ class Shard:
         self.journal = JournalQueue()
         self.outbox = Outbox()
         self.tokens: Counter[str] = Counter()
+        self.confirming: dict[str, list[str]] = {}
+        """Connections that wait until what they asked of a call is durable."""
         self.has_news = False
         """The batch machine should hear from us soon."""
         self._next_key = 0

@@ -22,6 +22,10 @@ class Turn(msgspec.Struct, frozen=True):
     """assistant: ids of its tool calls."""
     answers: str = ""
     """tool: id of the call it answers."""
+    thinking: bytes = b""
+    """assistant: digest of its reasoning. Counts only where the turn is no recorded answer: then it is part of what is rendered."""
+    call: str = ""
+    """assistant: the recorded call whose answer it is, where that is known (a stored answer)."""
 
 
 def digest(*pieces: bytes) -> bytes:
@@ -47,4 +51,6 @@ def _turn(message: Message) -> Turn:
     whole = digest(*(piece.encode("utf-8", "surrogatepass") for piece in pieces))
     if message.role != "assistant":
         return Turn(message.role, whole, answers=message.tool_call_id)
-    return Turn(message.role, whole, text=text_digest(message.content), calls=tuple(call.id for call in message.tool_calls))
+    thinking = digest(message.reasoning.encode("utf-8", "surrogatepass")) if message.reasoning else b""
+    calls = tuple(call.id for call in message.tool_calls)
+    return Turn(message.role, whole, text=text_digest(message.content), calls=calls, thinking=thinking)

@@ -1,0 +1,180 @@
+"""Stored answers: conversations that go on from one, and requests about one.
+
+A record holds what its request added alone; the whole conversation is put together along `previous`. From there on it is a
+conversation like any other, except that each assistant turn names the call it is the answer of.
+"""
+
+from dataclasses import replace as changed
+
+import msgspec
+
+from gyre_hpc.chat.base import Answer, Message
+from gyre_hpc.machines.base import Start
+from gyre_hpc.machines.call.actions import Arrived, Cancel, Confirm, Forget, Reply, Retrieve
+from gyre_hpc.machines.call.delivery import last_words, refuse
+from gyre_hpc.machines.call.ending import give_up
+from gyre_hpc.machines.call.live import CallState, Conn
+from gyre_hpc.machines.call.recorded import RecordedTree
+from gyre_hpc.machines.call.shard import Shard
+from gyre_hpc.machines.call.turns import Turn, digest_turns
+from gyre_hpc.protocol.journal import Forgotten, Stored
+
+_MESSAGES = msgspec.msgpack.Decoder(tuple[Message, ...])
+_ANSWER = msgspec.msgpack.Decoder(Answer)
+_ENDED = (CallState.closing, CallState.ended)
+
+
+def expand(shard: Shard, request: Arrived) -> Arrived | None:
+    """The request with the whole conversation it continues; None when there is no such answer for it."""
+    tree = shard.trees.get(request.execution)
+    if tree is None or not _is_stored(shard, tree, request.previous):
+        return None
+    messages: list[Message] = []
+    turns: list[Turn] = []
+    for record in _chain(tree, request.previous):
+        said = _MESSAGES.decode(record.messages)
+        _append(messages, turns, said, digest_turns(said))
+        answer = _ANSWER.decode(record.answer)
+        turn = Message(role="assistant", content=answer.content, tool_calls=answer.tool_calls, reasoning=answer.reasoning)
+        messages.append(turn)
+        turns.append(msgspec.structs.replace(digest_turns([turn])[0], call=record.call))
+    _append(messages, turns, request.messages, request.turns)
+    return msgspec.structs.replace(request, messages=tuple(messages), turns=tuple(turns))
+
+
+def retrieve(shard: Shard, asked: Retrieve) -> None:
+    """Give a stored answer out again."""
+    tree = _tree_with(shard, asked)
+    if tree is None:
+        return
+    node, record = tree.nodes[asked.call], tree.stored[asked.call]
+    _connect(shard, asked)
+    reply = Reply(
+        conn=asked.conn,
+        call=asked.call,
+        answer=_ANSWER.decode(record.answer),
+        finish=node.finish,
+        prompt_tokens=node.num_prompt,
+        completion_tokens=node.num_output,
+        cached_tokens=node.num_cached,
+        ids=bytes(node.output) if node.logprobs is not None else b"",
+        logprobs=bytes(node.logprobs or b""),
+        echo=record.echo,
+        previous=record.previous,
+        created=int(node.began_at),
+    )
+    last_words(shard, asked.conn, Start(f"reply/{asked.conn}", reply))
+
+
+def forget(shard: Shard, asked: Forget) -> None:
+    """Never give it out again; what goes on from it already still does."""
+    tree = _tree_with(shard, asked)
+    if tree is not None:
+        _connect(shard, asked)
+        tree.forgotten.add(asked.call)
+        shard.confirming.setdefault(asked.call, []).append(asked.conn)
+        shard.persist(Forgotten(asked.call, shard.unix()))
+
+
+def cancel(shard: Shard, asked: Cancel) -> None:
+    """Stop work on a call; who waits for it is told."""
+    live, tree = shard.live.get(asked.call), shard.trees.get(asked.execution)
+    node = tree.nodes.get(asked.call) if tree is not None else None
+    if (live is None and node is None) or asked.call.rpartition("/")[0] != asked.execution:
+        _not_found(shard, asked)
+        return
+    if (live is not None and live.state in _ENDED) or (live is None and node is not None and node.is_answered):
+        refuse(shard, asked.conn, 400, "already_ended", f"{asked.call} has its answer already")
+        return
+    _connect(shard, asked)
+    if live is None or live.state is CallState.suspended:
+        confirm(shard, asked.conn)
+        return
+    conn, live.conn = live.conn, ""
+    is_recorded = live.node is not None
+    if is_recorded:
+        shard.confirming.setdefault(asked.call, []).append(asked.conn)
+    give_up(shard, live, "abandoned")
+    if conn:
+        refuse(shard, conn, 400, "cancelled", f"{asked.call} was cancelled")
+    if not is_recorded:
+        confirm(shard, asked.conn)
+
+
+def confirm_durable(shard: Shard, call: str) -> None:
+    """What was asked of this call is on the disk."""
+    for conn in shard.confirming.pop(call, ()):
+        confirm(shard, conn)
+
+
+def confirm(shard: Shard, conn: str) -> None:
+    """Done."""
+    if conn in shard.conns:
+        last_words(shard, conn, Start(f"confirm/{conn}", Confirm(conn)))
+
+
+def pack_messages(messages: tuple[Message, ...]) -> bytes:
+    """As Stored holds them. Lone surrogates, which JSON allows and msgpack does not, become question marks."""
+    try:
+        return msgspec.msgpack.encode(messages)
+    except UnicodeEncodeError:
+        return msgspec.msgpack.encode(tuple(_speakable(message) for message in messages))
+
+
+def _speakable(message: Message) -> Message:
+    calls = tuple(
+        changed(call, name=_plain(call.name), arguments=_plain(call.arguments), id=_plain(call.id)) for call in message.tool_calls
+    )
+    return Message(
+        role=message.role,
+        content=_plain(message.content),
+        tool_calls=calls,
+        tool_call_id=_plain(message.tool_call_id),
+        reasoning=_plain(message.reasoning),
+    )
+
+
+def _plain(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()
+
+
+def _chain(tree: RecordedTree, call: str) -> list[Stored]:
+    """From the first answer of the conversation to this one. Answers forgotten since are still part of it."""
+    found: list[Stored] = []
+    while call:
+        found.append(tree.stored[call])
+        call = found[-1].previous
+    return found[::-1]
+
+
+def _append(messages: list[Message], turns: list[Turn], more: tuple[Message, ...], digests: tuple[Turn, ...]) -> None:
+    """A leading system message takes the place of an earlier one."""
+    if messages and more and more[0].role == "system":
+        begin = 1 if messages[0].role == "system" else 0
+        messages[:begin], turns[:begin] = more[:1], digests[:1]
+        more, digests = more[1:], digests[1:]
+    messages += more
+    turns += digests
+
+
+def _tree_with(shard: Shard, asked: Retrieve | Forget) -> RecordedTree | None:
+    tree = shard.trees.get(asked.execution)
+    if tree is not None and _is_stored(shard, tree, asked.call):
+        return tree
+    _not_found(shard, asked)
+    return None
+
+
+def _is_stored(shard: Shard, tree: RecordedTree, call: str) -> bool:
+    node, live = tree.nodes.get(call), shard.live.get(call)
+    if node is None or not node.is_answered or (live is not None and live.state is not CallState.ended):
+        return False
+    return call in tree.stored and call not in tree.forgotten
+
+
+def _connect(shard: Shard, asked: Retrieve | Forget | Cancel) -> None:
+    shard.conns[asked.conn] = Conn(asked.execution, asked.call, stream=False, is_inquiry=True)
+
+
+def _not_found(shard: Shard, asked: Retrieve | Forget | Cancel) -> None:
+    refuse(shard, asked.conn, 404, "not_found", f"no answer of {asked.call} is stored for this execution")
