@@ -10,6 +10,7 @@ from gyre_hpc.gateway.model_calls import ModelCalls, Tell
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
 from gyre_hpc.gateway.protocols.responses import Responses
+from gyre_hpc.gateway.stored import StoredAnswers
 from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.shell.inbox import OPEN
 
@@ -27,12 +28,14 @@ class HarnessSurface:
         self._calls = ModelCalls(access=access, harness=harness, connections=connections, tell=tell)
         self._inquiries = Inquiries(access=access, model=model, harness=harness, chat_format=chat_format)
         self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
+        self._stored = StoredAnswers(access, self._calls, self._responses)
 
     def add_to(self, app: web.Application) -> None:
         app[OPEN].add(PREFIX)
         app.router.add_post(BASE + "/v1/chat/completions", self._chat_completions)
         app.router.add_post(BASE + "/v1/messages", self._anthropic_messages)
         app.router.add_post(BASE + "/v1/responses", self._openai_responses)
+        self._stored.add_to(app, BASE)
         self._inquiries.add_to(app, BASE)
         app.router.add_route("*", PREFIX + "{rest:.*}", self._inquiries.unknown)
 

@@ -10,7 +10,7 @@ import orjson
 from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError
 from gyre_hpc.gateway.protocols.responses_body import LOGPROBS, Body, decode, identity, repeated
-from gyre_hpc.gateway.protocols.responses_errors import error_body
+from gyre_hpc.gateway.protocols.responses_errors import error_body, previous_not_found
 from gyre_hpc.gateway.protocols.responses_ids import Handles, call_of
 from gyre_hpc.gateway.protocols.responses_items import Turns
 from gyre_hpc.gateway.protocols.responses_object import Given, Items, response, status_of
@@ -85,10 +85,5 @@ def previous_call(id: str, execution: str) -> str:
     """The call of a response this execution got. Raises RequestError 404 in OpenAI's words."""
     call = call_of(id, "resp")
     if not call.startswith(f"{execution}/"):
-        raise _previous_not_found(id)
+        raise previous_not_found(id)
     return call
-
-
-def _previous_not_found(id: str) -> RequestError:
-    text = f"Previous response with id '{id[:120]}' not found."
-    return RequestError(text, field="previous_response_id", status=404, code="previous_response_not_found")
