@@ -124,7 +124,7 @@ class _XmlCall(CallInProgress):
         close = text.find(">", self._at)
         name = text[self._at : len(text) if close < 0 else close]
         if (name or close >= 0) and (not is_name(name[:LONGEST_NAME]) or "<" in name or len(name) > LONGEST_NAME):
-            raise ValueError(f"{name[:20]!r} is no name")
+            raise ValueError("a tool or a parameter has no proper name")
         self._at = self._at if close < 0 else close + 1
         return name if close >= 0 else ""
 
@@ -141,4 +141,4 @@ def _mark_at(text: str, at: int, marks: Sequence[str]) -> tuple[str, int] | None
             return mark, at + len(mark)
         if mark.startswith(text[at : at + len(mark)]):
             return None
-    raise ValueError(f"it has {text[at : at + 20]!r} where {' or '.join(marks)} belongs")
+    raise ValueError(f"{' or '.join(marks)} is missing")
