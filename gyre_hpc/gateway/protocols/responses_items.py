@@ -27,6 +27,8 @@ class _Turn:
     reasoning: list[str] = field(default_factory=list)
     text: str | None = None
     calls: list[ToolCall] = field(default_factory=list)
+    items: list[dict[str, Any]] = field(default_factory=list)
+    """What it was put together from."""
 
     def has_room(self, kind: str) -> bool:
         """Its order allows one more of this kind."""
@@ -54,6 +56,8 @@ class Turns:
         """Raises RequestError naming the field."""
         if not isinstance(item, dict):
             raise RequestError(f"{where}: give an object", field=where)
+        if self._answer is not None and self._answer.call and item in self._answer.items:
+            return
         match item.get("type", "message"):
             case "message":
                 self._message(item, where)
@@ -80,41 +84,41 @@ class Turns:
             self._turns.append(Message(role=_ROLES[role], content=text))
             self._answer = None
             return
-        call = _origin(item)
-        if call and self._answer is not None and (self._answer.call, self._answer.text) == (call, text):
-            return
-        self._turn(call, "text").text = text
+        self._turn(item, _origin(item), "text").text = text
 
     def _reasoning(self, item: dict[str, Any], where: str) -> None:
         call = _origin(item)
         if handle := _optional(item, "encrypted_content", where):
             call = self._handles.call(handle, self._execution, f"{where}.encrypted_content")
         parts = item.get("content") or item.get("summary") or []
-        self._turn(call, "reasoning").reasoning.append(content_text(parts, f"{where}.content", ("reasoning_text", "summary_text", "text")))
+        self._turn(item, call, "reasoning").reasoning.append(
+            content_text(parts, f"{where}.content", ("reasoning_text", "summary_text", "text"))
+        )
 
     def _call(self, item: dict[str, Any], where: str, arguments: str) -> None:
         id, name = _named(item, "call_id", where), _named(item, "name", where)
         name = self._tools.model_name(_optional(item, "namespace", where), name)
         self._called[id] = name
-        self._turn(call_of(id) or _origin(item), "call").calls.append(ToolCall(id=id, name=name, arguments=arguments))
+        self._turn(item, call_of(id) or _origin(item), "call").calls.append(ToolCall(id=id, name=name, arguments=arguments))
 
     def _output(self, item: dict[str, Any], where: str) -> None:
         id = _named(item, "call_id", where)
         text = content_text(item.get("output"), f"{where}.output")
         self._turns.append(Message(role="tool", content=text, tool_call_id=id, name=self._called.get(id, "")))
 
-    def _turn(self, call: str, kind: str) -> _Turn:
+    def _turn(self, item: dict[str, Any], call: str, kind: str) -> _Turn:
         """The assistant turn an item of this call belongs to."""
         answer = self._answer
-        if answer is not None:
-            if call and answer.call == call and (kind == "call" or answer.has_room(kind)):
-                return answer
-            if self._turns[-1] is answer and not (call and answer.call) and answer.has_room(kind):
-                answer.call = answer.call or call
-                return answer
-        self._answer = answer = _Turn(call)
-        self._turns.append(answer)
+        if answer is None or not answer.has_room(kind) or not self._may_join(answer, call):
+            self._answer = answer = _Turn(call)
+            self._turns.append(answer)
+        answer.call = answer.call or call
+        answer.items.append(item)
         return answer
+
+    def _may_join(self, answer: _Turn, call: str) -> bool:
+        """Ids say it, or, where they say nothing, nothing stands between."""
+        return answer.call == call if answer.call and call else self._turns[-1] is answer
 
 
 def content_text(content: Any, where: str, kinds: Sequence[str] = _TEXT_PARTS) -> str:
