@@ -12,6 +12,7 @@ from gyre_hpc.errors import UserError
 
 MODEL = "gyre-model"
 """Name under which every harness asks for the model that is being trained."""
+_FOLLOWED_BY_ALL = frozenset({"name", "version", "environment", "context_tokens"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +81,11 @@ class Harness(ABC):
     finished_codes: frozenset[int] = frozenset({0})
     """Exit codes with which it ends by its own rules; after any other its result is `partial`."""
 
+    follows: frozenset[str] = frozenset()
+    """Fields of group `harness` that change how it is started, beside those that every harness follows."""
+    reserves_address_space: bool = False
+    """Its runtime reserves far more address space than it uses; only the memory in use can be limited."""
+
     def installation(self, version: str) -> Installation:
         """What `gyre harness install` fetches. Raises UserError for a version it does not know."""
         self._known(version)
@@ -92,6 +98,10 @@ class Harness(ABC):
     def check(self, options: Mapping[str, Any]) -> None:
         """Raises UserError for an option that this harness cannot follow. `options`: group `harness`, by field."""
         self._known(self.version_of(options))
+        for name, value in options.items():
+            if value and name not in self.follows | _FOLLOWED_BY_ALL:
+                empty = type(value)()
+                raise UserError(f"harness.{name}", value, f"{self.name} has no such choice; leave it at {empty!r}")
 
     def _known(self, version: str) -> None:
         if version not in self.versions:

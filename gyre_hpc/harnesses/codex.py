@@ -20,6 +20,7 @@ class Codex(Harness):
     version = "0.171.0"
     versions = ("0.171.0",)
     protocol = "responses"
+    reserves_address_space = True
 
     def installation(self, version: str) -> Installation:
         self._known(version)

@@ -25,11 +25,13 @@ class Command(Harness):
     version = "1"
     versions = ("1",)
     protocol = "chat_completions"
+    follows = frozenset({"command", "protocol", "readable"})
+    reserves_address_space = True
 
     def check(self, options: Mapping[str, Any]) -> None:
         super().check(options)
         words(options.get("command"))
-        if options.get("protocol") not in PROTOCOLS:
+        if options.get("protocol") and options["protocol"] not in PROTOCOLS:
             raise UserError("harness.protocol", options.get("protocol"), f"one of: {', '.join(PROTOCOLS)}")
         for path in options.get("readable", ()):
             if not Path(path).is_absolute():

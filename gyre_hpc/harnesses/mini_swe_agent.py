@@ -16,16 +16,17 @@ class MiniSweAgent(Harness):
     version = "2.4.6"
     versions = ("2.4.6",)
     protocol = "chat_completions"
+    follows = frozenset({"max_calls", "max_output_tokens"})
     compaction_rewrites_history = False
 
     def installation(self, version: str) -> Installation:
         self._known(version)
         return Installation(
             installer=Installer.pip,
-            packages=(f"mini-swe-agent=={version}",),
+            packages=(f"mini-swe-agent=={version}", "litellm==1.110.2"),
             program="bin/python",
             licence="MIT",
-            megabytes=754,
+            megabytes=600,
         )
 
     def launch(self, start: Start) -> Launch:
@@ -36,7 +37,16 @@ class MiniSweAgent(Harness):
             settings.append(f"model.model_kwargs.max_tokens={start.options['max_output_tokens']}")
         if start.options.get("max_calls"):
             settings.append(f"agent.step_limit={start.options['max_calls']}")
-        argv = [str(python), "-I", "-m", "minisweagent.run.mini", f"--model=openai/{MODEL}", "--yolo", "--exit-immediately"]
+        argv = [
+            str(python),
+            "-I",
+            "-m",
+            "minisweagent.run.mini",
+            f"--model=openai/{MODEL}",
+            "--yolo",
+            "--exit-immediately",
+            "--cost-limit=0",
+        ]
         argv += [f"--config={setting}" for setting in settings]
         argv += [f"--output={start.home}/trajectory.json", f"--task={start.instruction}"]
         own = {

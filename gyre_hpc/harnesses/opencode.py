@@ -10,6 +10,7 @@ from gyre_hpc.harnesses.reading import system_text
 from gyre_hpc.harnesses.surroundings import environment, npm_cpu
 
 _KEY = "GYRE_KEY"
+_INSTRUCTION = ".instruction"
 _TITLE = "title generator"
 
 
@@ -20,6 +21,8 @@ class OpenCode(Harness):
     version = "1.18.33"
     versions = ("1.18.33",)
     protocol = "chat_completions"
+    follows = frozenset({"max_calls", "max_output_tokens"})
+    reserves_address_space = True
 
     def installation(self, version: str) -> Installation:
         self._known(version)
@@ -33,7 +36,8 @@ class OpenCode(Harness):
 
     def launch(self, start: Start) -> Launch:
         assert start.installed is not None
-        argv = (program_of(self, start), "run", "--auto", "--format=json", "--", start.instruction)
+        # On its command line it would put the instruction into quotes; from its input it takes it as it is.
+        argv = ("/bin/sh", "-c", f'exec "$0" "$@" <"$HOME/{_INSTRUCTION}"', program_of(self, start), "run", "--auto", "--format=json")
         own = {
             _KEY: start.api_key,
             "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -44,7 +48,7 @@ class OpenCode(Harness):
             argv=argv,
             environment=environment(start, **own),
             readable=(start.installed,),
-            files={".config/opencode/opencode.json": _settings(start)},
+            files={".config/opencode/opencode.json": _settings(start), _INSTRUCTION: start.instruction},
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
@@ -76,4 +80,6 @@ def _settings(start: Start) -> str:
         "autoupdate": False,
         "share": "disabled",
     }
+    if start.options["max_calls"]:
+        settings["agent"] = {name: {"steps": int(start.options["max_calls"])} for name in ("build", "general")}
     return json.dumps(settings, indent=1) + "\n"

@@ -11,11 +11,11 @@ from typing import Any
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import entries, last_text, tool_names
-from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, npm_cpu
+from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, no_command, npm_cpu
 
 _NODE = "22.23.3"
 _OF_MAIN_ONLY = {"get_goal", "update_goal"}
-_COMPACTION = ("<state_snapshot>",)
+_COMPACTION = "produce the <state_snapshot> XML."
 
 
 class QwenCode(Harness):
@@ -25,6 +25,8 @@ class QwenCode(Harness):
     version = "0.24.4"
     versions = ("0.24.4",)
     protocol = "chat_completions"
+    follows = frozenset({"max_calls", "max_output_tokens"})
+    reserves_address_space = True
 
     def installation(self, version: str) -> Installation:
         self._known(version)
@@ -32,7 +34,7 @@ class QwenCode(Harness):
             installer=Installer.npm,
             packages=(f"@qwen-code/qwen-code@{version}", f"node-linux-{npm_cpu()}@{_NODE}"),
             program="node_modules/@qwen-code/qwen-code/cli-entry.js",
-            licence="not stated by the package; node: MIT",
+            licence="Apache-2.0; node: MIT",
             megabytes=330,
         )
 
@@ -47,9 +49,10 @@ class QwenCode(Harness):
             "OPENAI_API_KEY": start.api_key,
             "OPENAI_MODEL": MODEL,
             "QWEN_STREAM_IDLE_TIMEOUT_MS": str(LONGEST_SILENCE_MS),
+            "QWEN_CODE_SUPPRESS_YOLO_WARNING": "1",
         }
         return Launch(
-            argv=(*argv, f"--prompt={start.instruction}"),
+            argv=(*argv, f"--prompt={no_command(start.instruction)}"),
             environment=environment(start, **own),
             readable=(start.installed,),
             files={".qwen/settings.json": _settings(start)},
@@ -57,7 +60,7 @@ class QwenCode(Harness):
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         users = [message for message in entries(body, "messages") if message.get("role") == "user"]
-        if users and any(mark in last_text(users[-1]) for mark in _COMPACTION):
+        if users and last_text(users[-1]).rstrip().endswith(_COMPACTION):
             return "compaction"
         tools = tool_names(body)
         if not tools:
@@ -77,5 +80,7 @@ def _settings(start: Start) -> str:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
+        # The one it brings along comes without the right to be executed.
+        "tools": {"useBuiltinRipgrep": False},
     }
     return json.dumps(settings, indent=1) + "\n"

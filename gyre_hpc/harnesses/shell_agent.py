@@ -22,6 +22,7 @@ class ShellAgent(Harness):
     version = "1"
     versions = ("1",)
     protocol = "chat_completions"
+    follows = frozenset({"max_calls", "max_output_tokens", "stream"})
     finished_codes = frozenset({0, 3})
     """3: it used up its calls, which is its own rule."""
 

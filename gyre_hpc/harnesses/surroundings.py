@@ -17,6 +17,11 @@ def environment(start: Start, *, path: str = PATH, **own: str) -> dict[str, str]
     return {**plain, **own, **{name: str(value) for name, value in start.options.get("environment", {}).items()}}
 
 
+def no_command(instruction: str) -> str:
+    """The instruction, never taken for one of the harness's own slash commands."""
+    return "\n" + instruction if instruction.lstrip(" ").startswith("/") else instruction
+
+
 def npm_cpu() -> str:
     """This machine in the names of npm's packages per platform. Raises UserError."""
     machine = platform.machine().lower()

@@ -111,7 +111,7 @@ def _fetch(name: str, installation: Installation, aside: Path) -> None:
 # Scripts of packages are not run: what is started comes ready in the package of the platform.
 _NPM = ("install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--ignore-scripts",
         "--fetch-retry-mintimeout=2000", "--fetch-retry-maxtimeout=10000")  # fmt: skip
-_PIP = ("install", "--quiet", "--disable-pip-version-check", "--no-input", "--no-compile")
+_PIP = ("install", "--quiet", "--disable-pip-version-check", "--no-input")
 
 
 def _npm(name: str) -> str:

@@ -92,7 +92,7 @@ class Deeds:
 
     def request(self, action: RunHarness, launch: Launch) -> Run:
         """What the warden is to run: the harness's own command line inside the sandbox's."""
-        begin, limits = action.begin, self._config.sandbox
+        begin = action.begin
         workspace = self._workspaces.path(begin.execution)
         gateway = urlsplit(action.gateway)
         plan = Plan(
@@ -103,7 +103,7 @@ class Deeds:
             readable=launch.readable,
             gateway_host=gateway.hostname or "",
             gateway_port=gateway.port or 0,
-            limits=Limits(memory_mb=limits.memory_mb, max_processes=limits.max_processes, disk_mb=limits.disk_mb),
+            limits=self._limits(),
         )
         return Run(
             id=begin.execution,
@@ -111,10 +111,21 @@ class Deeds:
             environment=plan.environment,
             folder=str(workspace),
             memory_mb=plan.limits.memory_mb,
+            address_space_mb=plan.limits.address_space_mb,
             max_processes=plan.limits.max_processes + self._sandbox.num_processes,
             disk_mb=plan.limits.disk_mb,
             cpu_s=plan.limits.cpu_s,
             depth=self._sandbox.num_processes,
+        )
+
+    def _limits(self) -> Limits:
+        told = self._config.sandbox
+        return Limits(
+            memory_mb=told.memory_mb,
+            address_space_mb=0 if self._harness.reserves_address_space else told.memory_mb,
+            max_processes=told.max_processes,
+            disk_mb=told.disk_mb,
+            cpu_s=told.cpu_s,
         )
 
     async def stop(self, key: str, action: StopHarness, tell: Tell) -> None:

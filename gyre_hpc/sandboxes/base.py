@@ -16,6 +16,9 @@ class Limits:
     """Hard limits of one execution."""
 
     memory_mb: int = 256
+    """Resident memory of all processes together, and private memory of each."""
+    address_space_mb: int = 0
+    """Of each process; 0: no limit, for runtimes that reserve far more than they use."""
     max_processes: int = 64
     disk_mb: int = 64
     cpu_s: int = 120

@@ -44,6 +44,7 @@ def request_of(sandbox: Sandbox, workspace: Path, *argv: str, limits: Limits, en
     )
     return Run(
         id="test", argv=sandbox.wrap(plan), environment=plan.environment, folder=str(workspace), memory_mb=limits.memory_mb,
+        address_space_mb=limits.address_space_mb,
         max_processes=limits.max_processes + sandbox.num_processes, disk_mb=limits.disk_mb, cpu_s=limits.cpu_s, depth=sandbox.num_processes,
     )  # fmt: skip
 

@@ -159,7 +159,8 @@ def _execute(run: Run, keeper: int, output: int, start: int) -> None:
         os.set_inheritable(START_FD, True)
         os.closerange(START_FD + 1, 256)
         for kind, limit in (
-            (resource.RLIMIT_AS, run.memory_mb << 20),
+            (resource.RLIMIT_AS, run.address_space_mb << 20 or resource.RLIM_INFINITY),
+            (resource.RLIMIT_DATA, run.memory_mb << 20),
             (resource.RLIMIT_FSIZE, run.disk_mb << 20),
             (resource.RLIMIT_CPU, run.cpu_s),
             (resource.RLIMIT_CORE, 0),

@@ -22,6 +22,8 @@ class Run:
     folder: str
     """Working folder of the first process."""
     memory_mb: int
+    address_space_mb: int
+    """0: no limit."""
     max_processes: int
     disk_mb: int
     cpu_s: int
