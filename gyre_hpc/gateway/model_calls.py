@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 
-import orjson
 from aiohttp import web
 
 from gyre_hpc.gateway.access import Access
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.protocols.base import ChatRequest, Protocol, RequestError
+from gyre_hpc.gateway.protocols.json_body import encoded
 from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.machines.base import Input, Received
 from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Cancel, Forget, Left, Retrieve
@@ -76,7 +76,7 @@ class ModelCalls:
             messages=messages,
             turns=turns,
             tools=asked.tools,
-            tools_digest=digest(orjson.dumps(asked.tools, option=orjson.OPT_SORT_KEYS)),
+            tools_digest=digest(encoded(asked.tools, sort_keys=True)),
             requested=asked.requested,
             max_new_tokens=asked.max_new_tokens,
             stream=asked.stream,

@@ -12,7 +12,7 @@ import orjson
 from gyre_hpc.chat.base import ToolCall
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, Usage
 from gyre_hpc.gateway.protocols.chat_messages import to_messages, to_tools
-from gyre_hpc.gateway.protocols.json_body import decode_object
+from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
 
 _DONE = b"data: [DONE]\n\n"
 _VOLATILE = frozenset(
@@ -88,7 +88,7 @@ class ChatCompletions(Protocol):
         tools = to_tools(raw.get("tools"))
         return ChatRequest(
             body=raw,
-            identity=orjson.dumps({key: value for key, value in raw.items() if key not in _VOLATILE}, option=orjson.OPT_SORT_KEYS),
+            identity=encoded({key: value for key, value in raw.items() if key not in _VOLATILE}, sort_keys=True),
             messages=to_messages(raw.get("messages")),
             tools=() if raw.get("tool_choice") == "none" else tools,
             requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},

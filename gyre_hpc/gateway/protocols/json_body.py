@@ -23,6 +23,15 @@ def decode_object(body: bytes) -> dict[str, Any]:
     return value
 
 
+def encoded(value: Any, *, sort_keys: bool = False) -> bytes:
+    """JSON of a part of a request. Raises RequestError for what can be read but not written: too many levels."""
+    try:
+        # Some levels to spare: an answer may repeat this part inside of its own objects.
+        return orjson.dumps([[[[value]]]], option=orjson.OPT_SORT_KEYS if sort_keys else 0)[4:-4]
+    except orjson.JSONEncodeError as error:
+        raise RequestError(f"body is nested too deeply: {error}", field="body", code="invalid_json") from None
+
+
 def _without_lone_surrogates(body: bytes, why: str) -> Any:
     if b"\\ud" in body or b"\\uD" in body:
         try:

@@ -13,7 +13,7 @@ import orjson
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream
-from gyre_hpc.gateway.protocols.json_body import decode_object
+from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
 from gyre_hpc.gateway.protocols.messages_answer import blocks, message, stop, usage
 from gyre_hpc.gateway.protocols.messages_errors import error_body, told, wrong
 from gyre_hpc.gateway.protocols.messages_stream import MessageStream
@@ -94,7 +94,7 @@ def _request(raw: dict[str, Any], *, counts_only: bool) -> ChatRequest:
     same = {key: value for key, value in raw.items() if key not in _VOLATILE}
     return ChatRequest(
         body=raw,
-        identity=orjson.dumps([same, shown], option=orjson.OPT_SORT_KEYS),
+        identity=encoded([same, shown], sort_keys=True),
         messages=turns,
         tools=shown,
         requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},

@@ -8,8 +8,7 @@ stay the context.
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
-
+from gyre_hpc.gateway.protocols.json_body import encoded
 from gyre_hpc.gateway.protocols.places import Misplaced, each, missing
 
 
@@ -63,7 +62,7 @@ class Tools:
 
 
 def _text(tool: Mapping[str, Any]) -> str:
-    return f"Tool available: {orjson.dumps(tool).decode()}"
+    return f"Tool available: {encoded(tool).decode()}"
 
 
 def _function(raw: dict[str, Any]) -> dict[str, Any]:

@@ -7,9 +7,8 @@ because they are one text that was cut into blocks. Results of tools become turn
 
 from typing import Any
 
-import orjson
-
 from gyre_hpc.chat.base import Message, ToolCall
+from gyre_hpc.gateway.protocols.json_body import encoded
 from gyre_hpc.gateway.protocols.messages_thinking import carried
 from gyre_hpc.gateway.protocols.messages_tools import Tools
 from gyre_hpc.gateway.protocols.places import Misplaced, each, missing, string
@@ -165,7 +164,7 @@ def _arguments(value: dict[str, Any]) -> str:
         unparsed = value[UNPARSED]
         if isinstance(unparsed, dict) and isinstance(unparsed.get("raw"), str):
             return str(unparsed["raw"])
-    return orjson.dumps(value).decode()
+    return encoded(value).decode()
 
 
 def _unknown(kind: Any) -> Misplaced:

@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import orjson
 
 from gyre_hpc.gateway.protocols.base import RequestError
-from gyre_hpc.gateway.protocols.json_body import decode_object
+from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
 
 VOLATILE = frozenset(
     [
@@ -109,10 +108,7 @@ def decode(body: bytes) -> tuple[dict[str, Any], Body]:
 
 def identity(raw: Mapping[str, Any]) -> bytes:
     """Canonical JSON of all that makes two requests with the same turns different."""
-    try:
-        return orjson.dumps({name: value for name, value in raw.items() if name not in VOLATILE}, option=orjson.OPT_SORT_KEYS)
-    except TypeError as error:
-        raise RequestError(f"body: {error}", field="body", code="invalid_json") from None
+    return encoded({name: value for name, value in raw.items() if name not in VOLATILE}, sort_keys=True)
 
 
 def repeated(raw: Mapping[str, Any]) -> dict[str, Any]:
