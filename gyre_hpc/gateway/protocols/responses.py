@@ -9,6 +9,8 @@ import orjson
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError
+from gyre_hpc.gateway.protocols.chat_messages import told
+from gyre_hpc.gateway.protocols.places import Misplaced
 from gyre_hpc.gateway.protocols.responses_body import LOGPROBS, Body, decode, identity, repeated
 from gyre_hpc.gateway.protocols.responses_errors import error_body, previous_not_found
 from gyre_hpc.gateway.protocols.responses_ids import Handles, call_of
@@ -60,10 +62,12 @@ class Responses(Protocol):
     def _messages(self, execution: str, asked: Body, tools: ToolTable) -> tuple[Message, ...]:
         turns = Turns(tools, self._handles, execution)
         if isinstance(asked.input, str):
-            turns.add({"role": "user", "content": asked.input}, "input")
+            turns.read([{"role": "user", "content": asked.input}])
         else:
-            for place, item in enumerate(asked.input):
-                turns.add(item, f"input[{place}]")
+            try:
+                turns.read(asked.input)
+            except Misplaced as error:
+                raise told(error.within("input")) from None
         messages = turns.messages()
         if not messages:
             raise RequestError("input=[]: give at least one item", field="input")

@@ -7,7 +7,6 @@ import hashlib
 import hmac
 import re
 
-from gyre_hpc.gateway.protocols.base import RequestError
 from gyre_hpc.protocol.tokens import execution_token
 
 _OURS = re.compile(r"(resp|msg|rs|fc|ctc|call)_((?:train|eval|warm)-[0-9r-]{5,60})_(\d{1,9})(?:_\d{1,9})?")
@@ -38,15 +37,14 @@ class Handles:
         """The same call has always the same handle."""
         return f"{_HANDLE}.{call.replace('/', '_')}.{self._seal(call)}"
 
-    def call(self, handle: str, execution: str, field: str) -> str:
-        """The call behind a handle this execution got. Raises RequestError for every other text."""
+    def call(self, handle: str, execution: str) -> str:
+        """The call behind a handle this execution got. Raises ValueError for every other text."""
         head, _, rest = handle.partition(".")
         name, _, seal = rest.rpartition(".")
         call = call_of(f"resp_{name}")
         if head == _HANDLE and call.startswith(f"{execution}/") and hmac.compare_digest(seal.encode(), self._seal(call).encode()):
             return call
-        text = f"The encrypted content for item {field} could not be verified: send back what this execution was given."
-        raise RequestError(text, field=field, code="invalid_encrypted_content")
+        raise ValueError("The encrypted content could not be verified: send back what this execution was given")
 
     def _seal(self, call: str) -> str:
         key = execution_token(self._run_token, call.partition("/")[0])

@@ -5,17 +5,18 @@ then text, then tool calls, with nothing between them. A finished message that a
 a broken stream) is one turn.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.chat.base import Message, ToolCall
-from gyre_hpc.gateway.protocols.base import RequestError
+from gyre_hpc.gateway.protocols.places import Misplaced, each, missing, string
 from gyre_hpc.gateway.protocols.responses_ids import Handles, call_of
 from gyre_hpc.gateway.protocols.responses_tools import ToolTable, custom_arguments
 
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
-_TEXT_PARTS = ("input_text", "output_text", "text")
+_TEXT_PARTS = frozenset(["input_text", "output_text", "text"])
+_REASONING_PARTS = frozenset(["reasoning_text", "summary_text", "text"])
 
 
 @dataclass(slots=True)
@@ -48,62 +49,67 @@ class Turns:
         """The newest assistant turn, as long as at most results of tools follow it."""
         self._called: dict[str, str] = {}
         """Names of tools by the ids of their calls."""
+        self._readers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "message": self._message,
+            "reasoning": self._reasoning,
+            "function_call": self._function_call,
+            "custom_tool_call": self._custom_call,
+            "function_call_output": self._output,
+            "custom_tool_call_output": self._output,
+        }
 
     def messages(self) -> tuple[Message, ...]:
         return tuple(turn.message() if isinstance(turn, _Turn) else turn for turn in self._turns)
 
-    def add(self, item: Any, where: str) -> None:
-        """Raises RequestError naming the field."""
-        if not isinstance(item, dict):
-            raise RequestError(f"{where}: give an object", field=where)
+    def read(self, items: Sequence[Any]) -> None:
+        """Raises Misplaced."""
+        each(self._item, items)
+
+    def _item(self, item: dict[str, Any]) -> None:
         if self._answer is not None and self._answer.call and item in self._answer.items:
             return
-        match item.get("type", "message"):
-            case "message":
-                self._message(item, where)
-            case "reasoning":
-                self._reasoning(item, where)
-            case "function_call":
-                self._call(item, where, _text(item, "arguments", where))
-            case "custom_tool_call":
-                self._call(item, where, custom_arguments(_text(item, "input", where)))
-            case "function_call_output" | "custom_tool_call_output":
-                self._output(item, where)
-            case kind:
-                text = (
-                    f"{where}.type={str(kind)[:40]!r}: this kind of item is not supported here; give messages, calls and outputs themselves"
-                )
-                raise RequestError(text, field=f"{where}.type", code="unsupported_value")
+        kind = item.get("type", "message")
+        reader = self._readers.get(kind) if isinstance(kind, str) else None
+        if reader is None:
+            text = f"{str(kind)[:40]!r}: this kind of item is not supported here; give messages, calls and outputs themselves"
+            raise Misplaced(text, "type", code="unsupported_value")
+        reader(item)
 
-    def _message(self, item: dict[str, Any], where: str) -> None:
+    def _message(self, item: dict[str, Any]) -> None:
         role = item.get("role")
         if not isinstance(role, str) or role not in _ROLES:
-            raise RequestError(f"{where}.role={str(role)[:40]!r}: use one of {', '.join(_ROLES)}", field=f"{where}.role")
-        text = content_text(item.get("content"), f"{where}.content")
+            raise Misplaced(f"{str(role)[:40]!r}: use one of {', '.join(_ROLES)}", "role")
+        text = _text(item, "content")
         if role != "assistant":
             self._turns.append(Message(role=_ROLES[role], content=text))
             self._answer = None
             return
         self._turn(item, _origin(item), "text").text = text
 
-    def _reasoning(self, item: dict[str, Any], where: str) -> None:
+    def _reasoning(self, item: dict[str, Any]) -> None:
         call = _origin(item)
-        if handle := _optional(item, "encrypted_content", where):
-            call = self._handles.call(handle, self._execution, f"{where}.encrypted_content")
-        parts = item.get("content") or item.get("summary") or []
-        self._turn(item, call, "reasoning").reasoning.append(
-            content_text(parts, f"{where}.content", ("reasoning_text", "summary_text", "text"))
-        )
+        if handle := _optional(item, "encrypted_content"):
+            try:
+                call = self._handles.call(handle, self._execution)
+            except ValueError as error:
+                raise Misplaced(str(error), "encrypted_content", code="invalid_encrypted_content") from None
+        field = "content" if item.get("content") else "summary"
+        text = _text(item, field, _REASONING_PARTS) if item.get(field) else ""
+        self._turn(item, call, "reasoning").reasoning.append(text)
 
-    def _call(self, item: dict[str, Any], where: str, arguments: str) -> None:
-        id, name = _named(item, "call_id", where), _named(item, "name", where)
-        name = self._tools.model_name(_optional(item, "namespace", where), name)
-        self._called[id] = name
+    def _function_call(self, item: dict[str, Any]) -> None:
+        self._call(item, string(item, "arguments"))
+
+    def _custom_call(self, item: dict[str, Any]) -> None:
+        self._call(item, custom_arguments(string(item, "input")))
+
+    def _call(self, item: dict[str, Any], arguments: str) -> None:
+        id, name = _named(item, "call_id"), _named(item, "name")
+        self._called[id] = name = self._tools.model_name(_optional(item, "namespace"), name)
         self._turn(item, call_of(id) or _origin(item), "call").calls.append(ToolCall(id=id, name=name, arguments=arguments))
 
-    def _output(self, item: dict[str, Any], where: str) -> None:
-        id = _named(item, "call_id", where)
-        text = content_text(item.get("output"), f"{where}.output")
+    def _output(self, item: dict[str, Any]) -> None:
+        id, text = _named(item, "call_id"), _text(item, "output")
         self._turns.append(Message(role="tool", content=text, tool_call_id=id, name=self._called.get(id, "")))
 
     def _turn(self, item: dict[str, Any], call: str, kind: str) -> _Turn:
@@ -121,20 +127,19 @@ class Turns:
         return answer.call == call if answer.call and call else self._turns[-1] is answer
 
 
-def content_text(content: Any, where: str, kinds: Sequence[str] = _TEXT_PARTS) -> str:
-    """A string, or parts that are text. Raises RequestError for images, files and the like."""
+def _text(item: dict[str, Any], field: str, kinds: frozenset[str] = _TEXT_PARTS) -> str:
+    """A string, or parts that are text; images, files and the like are none."""
+    content = item.get(field)
     if isinstance(content, str):
         return content
     if not isinstance(content, list):
-        raise RequestError(f"{where}: give a string or a list of parts", field=where)
-    pieces = []
+        raise Misplaced(missing(content, "a string or a list of parts"), field)
     for place, part in enumerate(content):
-        kind, text = (part.get("type"), part.get("text")) if isinstance(part, dict) else (None, None)
-        if kind not in kinds or not isinstance(text, str):
-            field = f"{where}[{place}]"
-            raise RequestError(f"{field}.type={str(kind)[:40]!r}: only text parts are known", field=field, code="unsupported_content")
-        pieces.append(text)
-    return "".join(pieces)
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind not in kinds or not isinstance(part.get("text"), str):
+            text = f"{str(kind)[:40]!r} without a text: only text parts are known"
+            raise Misplaced(text, field, place, code="unsupported_content")
+    return "".join([part["text"] for part in content])
 
 
 def _origin(item: dict[str, Any]) -> str:
@@ -142,19 +147,12 @@ def _origin(item: dict[str, Any]) -> str:
     return call_of(id) if isinstance(id, str) else ""
 
 
-def _text(item: dict[str, Any], name: str, where: str) -> str:
-    value = item.get(name)
-    if not isinstance(value, str):
-        raise RequestError(f"{where}.{name}: give a string", field=f"{where}.{name}")
-    return value
-
-
-def _named(item: dict[str, Any], name: str, where: str) -> str:
-    value = _text(item, name, where)
+def _named(item: dict[str, Any], name: str) -> str:
+    value = string(item, name)
     if not value:
-        raise RequestError(f"{where}.{name}: must not be empty", field=f"{where}.{name}")
+        raise Misplaced("must not be empty", name)
     return value
 
 
-def _optional(item: dict[str, Any], name: str, where: str) -> str:
-    return "" if item.get(name) is None else _text(item, name, where)
+def _optional(item: dict[str, Any], name: str) -> str:
+    return "" if item.get(name) is None else string(item, name)
