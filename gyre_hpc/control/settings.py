@@ -1,6 +1,6 @@
 """BatchSettings from the composed configuration."""
 
-from gyre_hpc.config.schema import Config
+from gyre_hpc.config.schema import Config, EngineKind
 from gyre_hpc.machines.batch.settings import BatchSettings
 
 
@@ -31,4 +31,6 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         commit_deadline_s=config.transport.deadline_s,
         progress_deadline_s=max(300.0, 3 * config.suite.hard_deadline_s),
         checkpoint_before_publish=config.checkpoint.before_publish,
+        # Timed engines make tokens up.
+        malformed_window=0 if config.engine.kind is EngineKind.timed else config.gateway.malformed_window,
     )

@@ -2,11 +2,12 @@
 
 from typing import Any
 
+from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import EngineAttempt, Reply, Say
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Record
 from gyre_hpc.protocol.tensors import unpack_ids
-from tests.fakes.call_parts import FORMAT, STOP, Client, draw
+from tests.fakes.call_parts import STOP, Client, draw
 
 
 class CallChecks:
@@ -17,10 +18,21 @@ class CallChecks:
     clients: list[Client]
     actions: dict[str, Any]
     said: dict[str, str]
+    scripts: dict[str, list[int]]
+    format: ChatFormat
 
     @property
     def shard(self) -> Any:
         return self.machine._shard
+
+    def drawn(self, call: str, key: str, position: int) -> int:
+        """Token of a call at a position: as prescribed, or by its key."""
+        script = self.scripts.get(call)
+        return draw(key, position) if script is None else [*script, *[STOP] * (position + 1)][position]
+
+    def parsed(self, call: str) -> str:
+        """Text of a call's durable output."""
+        return self.format.parse(self.output(call), stop=self.begins()[call].sampling.stop).content
 
     def begins(self) -> dict[str, CallBegin]:
         return {record.call: record for record in self.journal if isinstance(record, CallBegin)}
@@ -36,7 +48,7 @@ class CallChecks:
             ids = self.output(newest.call)
             assert newest.start + len(newest.output_ids) // 4 == len(ids), "a position twice, or a hole"
             key = self.begins()[newest.call].sampling.key
-            assert ids == [draw(key, position) for position in range(len(ids))]
+            assert ids == [self.drawn(newest.call, key, position) for position in range(len(ids))]
             assert newest.spans[0].start == newest.start and newest.spans[-1].end == len(ids)
             assert len(newest.logprobs) == len(newest.output_ids)
         if isinstance(newest, CallEnd):
@@ -55,7 +67,7 @@ class CallChecks:
         assert not self.shard.waiting and not self.shard.conns
         assert not any(self.shard.routing.loads.values())
         for client in self.clients:
-            recorded = [FORMAT.parse(self.output(call)).content for call in self.begins()]
+            recorded = [self.parsed(call) for call in self.begins()]
             assert all(answer in recorded for answer in client.answers)
 
     def _check_start(self, action: Any) -> None:
@@ -67,11 +79,11 @@ class CallChecks:
             assert node.newest is None or action.version >= node.newest, "continued at older weights"
         if isinstance(action, Say):
             self.said[action.conn] = self.said.get(action.conn, "") + action.text
-            durable = FORMAT.tokenizer.decode([token for token in self.output(action.call) if token != STOP])
+            durable = self.format.tokenizer.decode([token for token in self.output(action.call) if token != STOP])
             assert durable.startswith(self.said[action.conn]), "said what was not durable"
         if isinstance(action, Reply):
             ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
             assert ends and ends[-1].finish == action.finish, "answered before the end was durable"
             text = action.answer.content
             assert text.startswith(self.said.get(action.conn, "")), "what was said is no beginning of the answer"
-            assert text == FORMAT.parse(self.output(action.call)).content, "the answer is not what was sampled"
+            assert text == self.parsed(action.call), "the answer is not what was sampled"

@@ -7,7 +7,7 @@ from typing import Any
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.call import GatewaySettings
-from gyre_hpc.machines.call.actions import Tokens
+from gyre_hpc.machines.call.actions import Reply, Tokens
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import VersionSpan
 from gyre_hpc.protocol.supervision import Register
@@ -42,9 +42,12 @@ class Client:
     turns_left: int
     stream: bool
     messages: list[Message] = field(default_factory=lambda: [Message(role="user", content="go")])
+    asks: dict[str, Any] = field(default_factory=dict)
+    """Fields of Arrived that differ from a plain request."""
     conn: str = ""
     got: str = ""
     answers: list[str] = field(default_factory=list)
+    replies: list[Reply] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
 
     @property

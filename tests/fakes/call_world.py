@@ -6,7 +6,9 @@ when it is durable. Engines are counter-based: the token at a position depends o
 
 from typing import Any
 
-from gyre_hpc.chat.base import Message
+import msgspec
+
+from gyre_hpc.chat.base import ChatFormat, Message
 from gyre_hpc.machines.base import (
     CancelTimer,
     Effect,
@@ -30,6 +32,7 @@ from gyre_hpc.machines.call.actions import (
     CLIENTS,
     Arrived,
     AttemptEnd,
+    Confirm,
     EngineAttempt,
     KeepAlive,
     Left,
@@ -45,7 +48,7 @@ from gyre_hpc.protocol.journal import Record
 from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
 from gyre_hpc.protocol.to_gateway import Row, Table
 from tests.fakes.call_checks import CallChecks
-from tests.fakes.call_parts import FORMAT, STOP, Client, draw, settings, tokens_at
+from tests.fakes.call_parts import FORMAT, STOP, Client, settings, tokens_at
 
 
 class CallWorld(CallChecks):
@@ -62,6 +65,11 @@ class CallWorld(CallChecks):
         self.over: list[tuple[str, EngineAttempt]] = []
         """Attempts that ended or were stopped: their words may still come."""
         self.rows: tuple[Row, ...] = ()
+        self.scripts: dict[str, list[int]] = {}
+        """Output of some calls; others are drawn."""
+        self.format: ChatFormat = FORMAT
+        self.confirmed: list[str] = []
+        self.refusals: list[Refuse] = []
         self._begin(())
 
     def _begin(self, records: tuple[Record, ...]) -> None:
@@ -108,7 +116,7 @@ class CallWorld(CallChecks):
             conn=client.conn, execution=client.execution, role="main", thread=client.thread, request_hash=identity,
             messages=tuple(client.messages), turns=turns, stream=client.stream,
         )  # fmt: skip
-        self.tell(Received(CLIENTS, arrived))
+        self.tell(Received(CLIENTS, msgspec.structs.replace(arrived, **client.asks)))
 
     def leave(self, client: Client) -> None:
         conn, client.conn = client.conn, ""
@@ -149,11 +157,12 @@ class CallWorld(CallChecks):
         action = self.actions.pop(key)
         match action:
             case Render(ended=None):
-                self.tell(Finished(key, pack_ids(FORMAT.render(action.messages, action.tools))))
+                self.tell(Finished(key, pack_ids(self.format.render(action.messages, action.tools))))
             case Render():
-                self.tell(Finished(key, pack_ids(FORMAT.render_suffix(action.messages, ended=action.ended))))
+                suffix = self.format.render_suffix(action.messages, ended=action.ended, thought=action.thought)
+                self.tell(Finished(key, pack_ids(suffix)))
             case Parse(ids=ids):
-                self.tell(Finished(key, FORMAT.parse(unpack_ids(ids).tolist(), stop=action.stop, partial=action.partial)))
+                self.tell(Finished(key, self.format.parse(unpack_ids(ids).tolist(), stop=action.stop, partial=action.partial)))
             case MeasureCpu():
                 self.tell(Finished(key, 1.5))
             case Say(conn=conn, text=text):
@@ -162,10 +171,14 @@ class CallWorld(CallChecks):
             case KeepAlive():
                 self.tell(Finished(key))
             case Reply(conn=conn):
-                self._answered(conn, action.answer.content)
+                self._answered(conn, action)
                 self.tell(Finished(key))
             case Refuse(conn=conn):
+                self.refusals.append(action)
                 self._refused(conn, action.code)
+                self.tell(Finished(key))
+            case Confirm(conn=conn):
+                self.confirmed.append(conn)
                 self.tell(Finished(key))
 
     def give(self, key: str, num: int) -> None:
@@ -181,13 +194,17 @@ class CallWorld(CallChecks):
         """What an attempt would still sample."""
         action, given = self.actions[key], self.given.get(key, 0)
         ids: list[int] = []
-        if given and draw(action.sampling.key, action.position + given - 1) == STOP:
+        if given and self.token(action, action.position + given - 1) == STOP:
             return ids
         for position in range(action.position + given, action.position + action.max_new_tokens):
-            ids.append(draw(action.sampling.key, position))
+            ids.append(self.token(action, position))
             if ids[-1] == STOP:
                 break
         return ids
+
+    def token(self, action: EngineAttempt, position: int) -> int:
+        """What a call has at a position."""
+        return self.drawn(action.call, action.sampling.key, position)
 
     def complete(self, key: str) -> None:
         """An attempt gives all it has and ends."""
@@ -195,7 +212,7 @@ class CallWorld(CallChecks):
         action = self.actions[key]
         last = action.position + self.given.get(key, 0) - 1
         self._gone(key)
-        self.tell(Finished(key, AttemptEnd("stop" if draw(action.sampling.key, last) == STOP else "length")))
+        self.tell(Finished(key, AttemptEnd("stop" if self.token(action, last) == STOP else "length")))
 
     def abort(self, key: str) -> None:
         self._gone(key)
@@ -208,7 +225,7 @@ class CallWorld(CallChecks):
     def late_word(self, place: int) -> None:
         """An attempt that is over speaks once more."""
         key, action = self.over[place]
-        self.tell(Progressed(key, tokens_at(action.position, [draw(action.sampling.key, action.position)], action.version)))
+        self.tell(Progressed(key, tokens_at(action.position, [self.token(action, action.position)], action.version)))
 
     def fire_next(self) -> None:
         """Let time pass until the next timer."""
@@ -229,21 +246,25 @@ class CallWorld(CallChecks):
     def settle(self, limit: int = 20000, records: int = 1 << 30) -> None:
         """Everything works and every agent goes on until it has all its answers, or the journal has that many records."""
         for _ in range(limit):
-            if len(self.journal) >= records:
-                return
-            if self.writes:
-                self.write(1)
-            elif others := self.others():
-                self.finish(others[0])
-            elif attempts := list(self.actions):
-                self.complete(attempts[0])
-            elif waiting := [client for client in self.clients if client.wants]:
-                self.arrive(waiting[0])
-            elif any(client.conn for client in self.clients):
-                self.fire_next()
-            else:
+            if len(self.journal) >= records or not self.settle_step():
                 return
         raise AssertionError("the world does not come to rest")
+
+    def settle_step(self) -> bool:
+        """One thing that works; False when there is nothing left to do."""
+        if self.writes:
+            self.write(1)
+        elif others := self.others():
+            self.finish(others[0])
+        elif attempts := list(self.actions):
+            self.complete(attempts[0])
+        elif waiting := [client for client in self.clients if client.wants]:
+            self.arrive(waiting[0])
+        elif any(client.conn for client in self.clients):
+            self.fire_next()
+        else:
+            return False
+        return True
 
     def _gone(self, key: str) -> None:
         action = self.actions.pop(key, None)
@@ -258,12 +279,17 @@ class CallWorld(CallChecks):
         if client is not None:
             client.got += text
 
-    def _answered(self, conn: str, content: str) -> None:
-        client = self._of(conn)
+    def _answered(self, conn: str, reply: Reply) -> None:
+        client, content = self._of(conn), reply.answer.content
         if client is not None:
             assert content.startswith(client.got), "what was said is no beginning of the answer"
             client.answers.append(content)
-            client.messages += [Message(role="assistant", content=content), Message(role="user", content="on")]
+            client.replies.append(reply)
+            calls = reply.answer.tool_calls
+            client.messages.append(Message(role="assistant", content=content, tool_calls=calls))
+            client.messages += [Message(role="tool", content="ok", tool_call_id=call.id) for call in calls]
+            if not calls:
+                client.messages.append(Message(role="user", content="on"))
             client.turns_left -= 1
             client.conn = ""
 

@@ -34,6 +34,7 @@ from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
+from gyre_hpc.machines.batch.parsing import watch_tool_calls
 from gyre_hpc.machines.batch.restore import restore
 from gyre_hpc.machines.batch.sending import next_table, send_all
 from gyre_hpc.machines.batch.settings import BatchSettings
@@ -106,7 +107,7 @@ class BatchMachine(Machine):
             case CellReport():
                 return intake.take_cell_report(self.state, now, message)
             case GatewayReport():
-                return intake.take_gateway_report(self.state, now, message)
+                return [*intake.take_gateway_report(self.state, now, message), *watch_tool_calls(self.state, now)]
             case RunnerReport():
                 return intake.take_runner_report(self.state, now, message)
         return []

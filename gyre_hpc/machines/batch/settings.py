@@ -59,6 +59,8 @@ class BatchSettings:
     pull_s: float = 0.05
     kv_tokens_per_cell: int = 0
     checkpoint_before_publish: bool = True
+    malformed_window: int = 0
+    """So many tool calls in a row that could not be parsed end the run; 0 = never."""
 
     @property
     def total_groups(self) -> int:

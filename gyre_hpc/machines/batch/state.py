@@ -81,6 +81,10 @@ class State:
     progress_at: float = 0.0
     """When anything last moved on."""
     status_at: float = -1e18
+    tool_calls_parsed: int = 0
+    """Of all shards, when the newest parsed one was seen."""
+    malformed_before: int = 0
+    """Tool calls that could not be parsed, seen by then."""
     finished: bool = False
     exit_code: int = 0
     reason: str = ""
