@@ -67,14 +67,14 @@ class Script:
 
     def answer(self, prompt: tuple[int, ...], key: bytes) -> Sequence[int]:
         turn = next_turn(self._format.tokenizer.decode(prompt), self._dialect)
-        return self._spelling.ids(turn, self._dialect, longest=max(1, self._max_context - len(prompt)))
+        return self._spelling.ids(turn, longest=max(1, self._max_context - len(prompt)))
 
     def half_way(self, prompt: Sequence[int]) -> tuple[str, int] | None:
         """(moment, output tokens after which it happens) of the answer to `prompt`."""
         turn = next_turn(self._format.tokenizer.decode(prompt), self._dialect)
         if turn.say.moment is None:
             return None
-        return turn.say.moment.value, len(self._spelling.ids(turn, self._dialect, longest=1)) // 2
+        return turn.say.moment.value, len(self._spelling.ids(turn, longest=1)) // 2
 
 
 class KeptBook(CallBook):

@@ -118,11 +118,12 @@ class Company:
         config = self.config
         longest = scenario.longest_answer or config.harness.max_output_tokens
         harness, model = replace(config.harness, max_output_tokens=longest), config.model
-        window = self.first_prompt + (self.dialect.window or scenario.window)
-        if scenario.window and self.dialect.compacts_on_overflow:
+        dialect = self.dialect
+        window = self.first_prompt + (dialect.window or scenario.window)
+        if scenario.window and dialect.compacts_on_overflow:
             model = replace(model, max_context=window)
         elif scenario.window:
-            harness = replace(harness, context_tokens=window)
+            harness = replace(harness, context_tokens=int(window / dialect.window_used) + dialect.window_kept)
         return replace(config, harness=harness, model=model)
 
     def _scratch(self) -> Path:

@@ -1,6 +1,7 @@
 """How each harness wants its tools called, how it asks for a summary, what it can do. One entry per harness."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,9 +9,8 @@ from typing import Any
 from gyre_hpc.errors import UserError
 from gyre_hpc.rehearsal.base import Ability, Do, Op
 
-Arguments = dict[str, Any]
-Tool = tuple[str, Callable[[str], Arguments]]
-"""Name, and its arguments for a command or an instruction."""
+Tool = tuple[str, Callable[[str], dict[str, Any]]]
+"""Name, and its arguments for a command, an instruction, or (await_agents) an agent's id."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +32,23 @@ class Dialect:
     """It waits for the error of a full context; else its own window makes it compact."""
     window: int = 0
     """Instead of the scenario's."""
+    window_used: float = 1.0
+    """Share of its window that it fills before it compacts."""
+    window_kept: int = 0
+    """Tokens of its window that it keeps free."""
 
-    def call(self, do: Do) -> tuple[str, str]:
-        """(tool, arguments as JSON)."""
+    @property
+    def waits_by_tool(self) -> bool:
+        """Its sub-agents run beside the main agent until that waits for them."""
+        return Op.await_agents in self.tools
+
+    def calls(self, do: Do, prompt: str) -> list[tuple[str, str]]:
+        """(tool, arguments as JSON): one call, or one for each agent that is waited for."""
+        if do.op not in self.tools:
+            return []
         name, arguments = self.tools[do.op]
-        return name, json.dumps(arguments(do.text), ensure_ascii=False)
+        texts = list(dict.fromkeys(_AGENT_ID.findall(prompt))) if do.op is Op.await_agents else [do.text]
+        return [(name, json.dumps(arguments(text), ensure_ascii=False)) for text in texts]
 
     def is_compaction(self, prompt: str) -> bool:
         return any(words in prompt for words in self.summary_asked)
@@ -49,6 +61,7 @@ class Dialect:
 
 
 _ALL = frozenset(Ability)
+_AGENT_ID = re.compile(r'"agent_id":\s*"([0-9a-f-]+)"')
 _A = Ability
 
 DIALECTS: Mapping[str, Dialect] = {
@@ -78,9 +91,12 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.shell: ("exec_command", lambda command: {"cmd": command}),
             Op.delegate: ("spawn_agent", lambda text: {"message": text}),
             Op.background: ("spawn_agent", lambda text: {"message": text}),
+            Op.await_agents: ("wait_agent", lambda agent: {"targets": [agent], "timeout_ms": 60_000}),
         },
-        abilities=_ALL,
+        abilities=_ALL - {_A.resumes_cut_answers},
         summary_asked=("CONTEXT CHECKPOINT COMPACTION",),
+        window=20_000,
+        window_used=0.9,
         options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
     ),
     "qwen_code": Dialect(
@@ -92,6 +108,8 @@ DIALECTS: Mapping[str, Dialect] = {
         abilities=_ALL,
         summary_asked=("state_snapshot",),
         summary_form="<state_snapshot>{}</state_snapshot>",
+        window=20_000,
+        window_used=0.7,
         options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
     ),
     "opencode": Dialect(
@@ -99,10 +117,12 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.shell: ("bash", lambda command: {"command": command, "description": "a step"}),
             Op.delegate: ("task", lambda text: {"description": "a part", "prompt": text, "subagent_type": "general"}),
         },
-        abilities=_ALL - {_A.background_agents},
+        abilities=_ALL - {_A.background_agents, _A.resumes_cut_answers},
         summary_asked=("anchored summary",),
         helper_asked=("Generate a title for this conversation",),
         helper_answer="Rehearsal",
+        window=20_000,
+        window_kept=8_000,
         options={"max_calls": 0, "max_output_tokens": 8_000, "context_tokens": 200_000},
     ),
     "mini_swe_agent": Dialect(

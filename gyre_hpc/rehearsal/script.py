@@ -9,13 +9,14 @@ A summary repeats both, so a compacted history goes on where the old one was.
 import re
 from dataclasses import dataclass
 
-from gyre_hpc.rehearsal.base import Op, Say, Scenario
+from gyre_hpc.rehearsal.base import Do, Op, Say, Scenario
 from gyre_hpc.rehearsal.dialects import Dialect
 from gyre_hpc.rehearsal.scenarios import scenario_named
 
 _BEGIN = re.compile(r"\[\[begin ([a-z_]+) ([a-z_]+)\]\]")
 _DONE = re.compile(r"\[\[([a-z_]+) (\d+)\]\]")
 HELPER, SUMMARY, STEP = "helper", "summary", "step"
+_WAIT = Say(text="I wait for it.", does=(Do(op=Op.await_agents),))
 _DELEGATING = frozenset({Op.delegate, Op.background})
 
 
@@ -32,6 +33,8 @@ class Turn:
     text: str
     """What is said, with its mark."""
     say: Say
+    calls: tuple[tuple[str, str], ...] = ()
+    """(tool, arguments as JSON)."""
 
 
 def instruction(scenario: Scenario, dialect: Dialect) -> str:
@@ -45,9 +48,11 @@ def instruction(scenario: Scenario, dialect: Dialect) -> str:
 def says_of(scenario: Scenario, part: str, dialect: Dialect) -> tuple[Say, ...]:
     """The steps of a part, as far as this harness has them made by the model."""
     says = scenario.parts[part]
-    if not dialect.delegates_by_instruction:
-        return says
-    return tuple(say for say in says if not any(do.op in _DELEGATING for do in say.does))
+    if dialect.delegates_by_instruction:
+        return tuple(say for say in says if not any(do.op in _DELEGATING for do in say.does))
+    if dialect.waits_by_tool:
+        return tuple(one for say in says for one in (say, *([_WAIT] if any(do.op is Op.delegate for do in say.does) else [])))
+    return says
 
 
 def mark(part: str, step: int) -> str:
@@ -73,4 +78,5 @@ def next_turn(prompt: str, dialect: Dialect) -> Turn:
     step = min(done + 1, len(says) - 1)
     say = says[step]
     # In front: whatever becomes of the rest of an answer, its mark comes back.
-    return Turn(part=part, step=step, kind=STEP, text=f"{mark(part, step)} {say.text}", say=say)
+    calls = tuple(call for do in say.does for call in dialect.calls(do, prompt))
+    return Turn(part=part, step=step, kind=STEP, text=f"{mark(part, step)} {say.text}", say=say, calls=calls)

@@ -7,7 +7,6 @@ was decoded and encoded again; so text is cut in the middle of words and the pie
 import re
 
 from gyre_hpc.chat.base import ChatFormat
-from gyre_hpc.rehearsal.dialects import Dialect
 from gyre_hpc.rehearsal.script import Turn
 
 _PIECE = 5
@@ -23,15 +22,15 @@ class Spelling:
         marks = sorted(chat_format.tokenizer.special, key=len, reverse=True)
         self._marks = re.compile("(" + "|".join(map(re.escape, marks)) + ")")
 
-    def ids(self, turn: Turn, dialect: Dialect, *, longest: int) -> list[int]:
+    def ids(self, turn: Turn, *, longest: int) -> list[int]:
         """At most `longest` ids, a stop id last unless the answer is endless."""
-        text = self._written(turn, dialect)
+        text = self._written(turn)
         if turn.say.is_endless:
             return (self._odd(text) + self._odd(_ENDLESS) * longest)[:longest]
         return [*self._odd(text), self._format.stop_ids[0]]
 
-    def _written(self, turn: Turn, dialect: Dialect) -> str:
-        calls = [self._call(*dialect.call(do)) for do in turn.say.does if do.op in dialect.tools]
+    def _written(self, turn: Turn) -> str:
+        calls = [self._call(name, arguments) for name, arguments in turn.calls]
         if turn.say.broken:
             calls.append(f"<tool_call>{turn.say.broken}</tool_call>")
         thought = f"<think>\n{turn.say.thinking}\n</think>\n\n" if turn.say.thinking else ""
