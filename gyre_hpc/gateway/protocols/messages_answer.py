@@ -26,7 +26,7 @@ def blocks(head: Head, asked: ChatRequest, finished: Finished) -> list[dict[str,
         made.append(thinking(head.call, answer.reasoning, shows_thinking(asked)))
     if answer.content:
         made.append({"type": "text", "text": answer.content})
-    made += [tool_use(call) | {"input": _input(call.arguments)} for call in answer.tool_calls]
+    made += [tool_use(call) | {"input": orjson.Fragment(input_text(call.arguments))} for call in answer.tool_calls]
     return made
 
 
@@ -64,10 +64,15 @@ def usage(counts: Usage | None) -> dict[str, Any]:
     }
 
 
-def _input(arguments: str) -> dict[str, Any]:
-    """A tool's input must be an object; what is none is handed over as Claude Code would keep it."""
+def input_text(arguments: str) -> str:
+    """A tool's input as JSON text: the model's own, if it is an object.
+
+    What is none is handed over as Claude Code keeps it (tried with 2.1.220 and 2.1.332: the agent reads that its input is no
+    JSON, and the raw text comes back); the official clients raise ValueError on anything that is no JSON.
+    """
     try:
-        value = orjson.loads(arguments) if arguments else {}
+        if not arguments or isinstance(orjson.loads(arguments), dict):
+            return arguments or "{}"
     except orjson.JSONDecodeError:
-        value = None
-    return value if isinstance(value, dict) else {UNPARSED: {"raw": arguments, "len": len(arguments)}}
+        pass
+    return orjson.dumps({UNPARSED: {"raw": arguments, "len": len(arguments)}}).decode()

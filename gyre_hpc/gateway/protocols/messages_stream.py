@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, RequestError, Stream
-from gyre_hpc.gateway.protocols.messages_answer import message, shows_thinking, stop, tool_use, usage
+from gyre_hpc.gateway.protocols.messages_answer import input_text, message, shows_thinking, stop, tool_use, usage
 from gyre_hpc.gateway.protocols.messages_errors import error_body
 from gyre_hpc.gateway.protocols.messages_thinking import sign
 
@@ -49,7 +49,7 @@ class MessageStream(Stream):
         events += self._end()
         for call in answer.tool_calls:
             events += self._start(tool_use(call))
-            events += self._delta({"type": "input_json_delta", "partial_json": call.arguments or "{}"}) + self._end()
+            events += self._delta({"type": "input_json_delta", "partial_json": input_text(call.arguments)}) + self._end()
         delta = {"type": "message_delta", "delta": stop(finished), "usage": usage(finished.usage)}
         return events + _event(delta) + _event({"type": "message_stop"})
 
