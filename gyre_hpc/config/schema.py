@@ -246,6 +246,8 @@ class GatewayConfig:
     malformed_window: int = 200
     """So many tool calls in a row that could not be parsed end the run: parser and model do not belong together. 0: never."""
     max_body_bytes: int = 16 << 20
+    body_deadline_s: float = 60.0
+    """A request whose body is not complete this long after its headers is refused."""
     call_deadline_s: float = 600.0
     """Longest life of one call, waiting for a cell included."""
 

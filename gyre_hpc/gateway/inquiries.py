@@ -9,7 +9,8 @@ from aiohttp import web
 
 from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.gateway.access import Access
-from gyre_hpc.gateway.model_calls import error_response, read_body
+from gyre_hpc.gateway.bodies import Bodies
+from gyre_hpc.gateway.model_calls import error_response
 from gyre_hpc.gateway.protocols.base import Protocol, RequestError
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
@@ -20,8 +21,8 @@ from gyre_hpc.harnesses.base import Harness
 class Inquiries:
     """Handlers that never reach the machine."""
 
-    def __init__(self, *, access: Access, model: str, harness: Harness, chat_format: ChatFormat) -> None:
-        self._access, self._model, self._harness, self._format = access, model, harness, chat_format
+    def __init__(self, *, access: Access, bodies: Bodies, model: str, harness: Harness, chat_format: ChatFormat) -> None:
+        self._access, self._bodies, self._model, self._harness, self._format = access, bodies, model, harness, chat_format
         self._chat, self._messages = ChatCompletions(), Messages()
 
     def add_to(self, app: web.Application, base: str) -> None:
@@ -51,7 +52,7 @@ class Inquiries:
     async def _count(self, request: web.Request) -> web.StreamResponse:
         try:
             self._access.execution(request)
-            asked = self._messages.parse_count(await read_body(request))
+            asked = self._messages.parse_count(await self._bodies.read(request))
             try:
                 num_tokens = len(self._format.render(self._harness.clean(asked.messages), asked.tools))
             except ValueError as error:

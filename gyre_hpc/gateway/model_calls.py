@@ -5,6 +5,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from gyre_hpc.gateway.access import Access
+from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.protocols.base import ChatRequest, Protocol, RequestError
 from gyre_hpc.gateway.protocols.json_body import encoded
@@ -19,15 +20,15 @@ Tell = Callable[[Input], None]
 class ModelCalls:
     """Turns HTTP requests into inputs of the machine."""
 
-    def __init__(self, *, access: Access, harness: Harness, connections: Connections, tell: Tell) -> None:
-        self._access, self._harness = access, harness
+    def __init__(self, *, access: Access, bodies: Bodies, harness: Harness, connections: Connections, tell: Tell) -> None:
+        self._access, self._bodies, self._harness = access, bodies, harness
         self._connections, self._tell = connections, tell
 
     async def answer(self, request: web.Request, protocol: Protocol) -> web.StreamResponse:
         """POST of a conversation."""
         try:
             execution = self._access.execution(request)
-            asked = protocol.parse_for(execution, await read_body(request))
+            asked = protocol.parse_for(execution, await self._bodies.read(request))
         except RequestError as error:
             return error_response(protocol, error)
         return await self._wait(request, protocol, execution, asked, lambda conn: self._arrived(conn, execution, request, protocol, asked))
@@ -87,15 +88,6 @@ class ModelCalls:
             previous=asked.previous,
             echo=asked.echo,
         )
-
-
-async def read_body(request: web.Request) -> bytes:
-    """Raises RequestError 413."""
-    try:
-        return await request.read()
-    except web.HTTPRequestEntityTooLarge as error:
-        text = f"body: {error.text or 'too large'}; the limit is gateway.max_body_bytes"
-        raise RequestError(text, status=413, code="request_too_large", field="body") from None
 
 
 def error_response(protocol: Protocol, error: RequestError) -> web.Response:

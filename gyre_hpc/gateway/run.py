@@ -6,6 +6,7 @@ from typing import cast
 
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.clock import monotonic_s, unix_s
+from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.engine_client import EngineClient
 from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal
@@ -65,6 +66,7 @@ class Gateway:
         surface = HarnessSurface(
             run_token=birth.run_token,
             model=config.model.path or f"gyre-{config.experiment}",
+            bodies=Bodies(config.gateway.body_deadline_s),
             harness=create_harness(config.harness.name),
             chat_format=self._chat_format,
             connections=self._connections,

@@ -4,6 +4,7 @@ from aiohttp import web
 
 from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.gateway.access import Access
+from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.inquiries import Inquiries
 from gyre_hpc.gateway.model_calls import ModelCalls, Tell
@@ -22,11 +23,11 @@ class HarnessSurface:
     """The routes of one shard."""
 
     def __init__(
-        self, *, run_token: str, model: str, harness: Harness, chat_format: ChatFormat, connections: Connections, tell: Tell
+        self, *, run_token: str, model: str, bodies: Bodies, harness: Harness, chat_format: ChatFormat, connections: Connections, tell: Tell
     ) -> None:
         access = Access(run_token)
-        self._calls = ModelCalls(access=access, harness=harness, connections=connections, tell=tell)
-        self._inquiries = Inquiries(access=access, model=model, harness=harness, chat_format=chat_format)
+        self._calls = ModelCalls(access=access, bodies=bodies, harness=harness, connections=connections, tell=tell)
+        self._inquiries = Inquiries(access=access, bodies=bodies, model=model, harness=harness, chat_format=chat_format)
         self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
         self._stored = StoredAnswers(access, self._calls, self._responses)
 

@@ -35,6 +35,11 @@ def after(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
+def within(seconds: float) -> asyncio.Timeout:
+    """`async with within(s)`: the deadline of a read that no library limits. Raises TimeoutError."""
+    return asyncio.timeout(seconds)
+
+
 async def pass_time(seconds: float) -> None:
     """The wait a timed backend's work stands for: replaces compute, never a decision."""
     await asyncio.sleep(seconds)
