@@ -60,7 +60,7 @@ class Responses(Protocol):
         return error_body(error)
 
     def _messages(self, execution: str, asked: Body, tools: ToolTable) -> tuple[Message, ...]:
-        turns = Turns(tools, self._handles, execution)
+        turns = Turns(tools, self._handles, execution, goes_on=bool(asked.previous_response_id))
         if isinstance(asked.input, str):
             turns.read([{"role": "user", "content": asked.input}])
         else:

@@ -124,6 +124,9 @@ def _refuse(raw: Mapping[str, Any], asked: Body) -> None:
         if what not in (REASONING, LOGPROBS):
             field = f"include[{place}]"
             raise RequestError(f"{field}={what[:80]!r}: use {REASONING} or {LOGPROBS}", field=field, code="unsupported_value")
+    if asked.parallel_tool_calls is False and asked.tools:
+        text = "parallel_tool_calls=false: not supported here with tools; leave it out"
+        raise RequestError(text, field="parallel_tool_calls", code="unsupported_value")
     kind = asked.text.format.type if asked.text and asked.text.format else "text"
     if kind != "text":
         text = f"text.format.type={kind[:40]!r}: only text is known; ask for a format in the instructions"

@@ -2,7 +2,7 @@
 
 Items of one answer are known by their ids (which name the call) or, from clients that drop ids, by their order: reasoning,
 then text, then tool calls, with nothing between them. A finished message that a client kept and got once more (Codex after
-a broken stream) is one turn.
+a broken stream) is one turn. Text parts of others than the assistant are joined by a newline; its own are one text.
 """
 
 from collections.abc import Callable, Sequence
@@ -42,8 +42,9 @@ class _Turn:
 class Turns:
     """Collects the turns of one request."""
 
-    def __init__(self, tools: ToolTable, handles: Handles, execution: str) -> None:
-        self._tools, self._handles, self._execution = tools, handles, execution
+    def __init__(self, tools: ToolTable, handles: Handles, execution: str, *, goes_on: bool) -> None:
+        """`goes_on`: from an earlier response, so results may answer calls that are not among the items."""
+        self._tools, self._handles, self._execution, self._goes_on = tools, handles, execution, goes_on
         self._turns: list[Message | _Turn] = []
         self._answer: _Turn | None = None
         """The newest assistant turn, as long as at most results of tools follow it."""
@@ -79,7 +80,7 @@ class Turns:
         role = item.get("role")
         if not isinstance(role, str) or role not in _ROLES:
             raise Misplaced(f"{str(role)[:40]!r}: use one of {', '.join(_ROLES)}", "role")
-        text = _text(item, "content")
+        text = _text(item, "content", joint="" if role == "assistant" else "\n")
         if role != "assistant":
             self._turns.append(Message(role=_ROLES[role], content=text))
             self._answer = None
@@ -94,7 +95,7 @@ class Turns:
             except ValueError as error:
                 raise Misplaced(str(error), "encrypted_content", code="invalid_encrypted_content") from None
         field = "content" if item.get("content") else "summary"
-        text = _text(item, field, _REASONING_PARTS) if item.get(field) else ""
+        text = _text(item, field, _REASONING_PARTS, joint="") if item.get(field) else ""
         self._turn(item, call, "reasoning").reasoning.append(text)
 
     def _function_call(self, item: dict[str, Any]) -> None:
@@ -105,11 +106,16 @@ class Turns:
 
     def _call(self, item: dict[str, Any], arguments: str) -> None:
         id, name = _named(item, "call_id"), _named(item, "name")
-        self._called[id] = name = self._tools.model_name(_optional(item, "namespace"), name)
+        name = self._tools.model_name(_optional(item, "namespace"), name)
+        if id in self._called:
+            raise Misplaced(f"{id[:80]!r} names another call too", "call_id")
+        self._called[id] = name
         self._turn(item, call_of(id) or _origin(item), "call").calls.append(ToolCall(id=id, name=name, arguments=arguments))
 
     def _output(self, item: dict[str, Any]) -> None:
         id, text = _named(item, "call_id"), _text(item, "output")
+        if id not in self._called and not self._goes_on:
+            raise Misplaced(f"No tool call found for function call output with call_id {id[:80]}.", "call_id")
         self._turns.append(Message(role="tool", content=text, tool_call_id=id, name=self._called.get(id, "")))
 
     def _turn(self, item: dict[str, Any], call: str, kind: str) -> _Turn:
@@ -127,7 +133,7 @@ class Turns:
         return answer.call == call if answer.call and call else self._turns[-1] is answer
 
 
-def _text(item: dict[str, Any], field: str, kinds: frozenset[str] = _TEXT_PARTS) -> str:
+def _text(item: dict[str, Any], field: str, kinds: frozenset[str] = _TEXT_PARTS, joint: str = "\n") -> str:
     """A string, or parts that are text; images, files and the like are none."""
     content = item.get(field)
     if isinstance(content, str):
@@ -139,7 +145,7 @@ def _text(item: dict[str, Any], field: str, kinds: frozenset[str] = _TEXT_PARTS)
         if kind not in kinds or not isinstance(part.get("text"), str):
             text = f"{str(kind)[:40]!r} without a text: only text parts are known"
             raise Misplaced(text, field, place, code="unsupported_content")
-    return "".join([part["text"] for part in content])
+    return joint.join([part["text"] for part in content])
 
 
 def _origin(item: dict[str, Any]) -> str:

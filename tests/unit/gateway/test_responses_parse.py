@@ -47,6 +47,7 @@ def test_answers_are_stored_unless_the_client_says_no() -> None:
         ("tool_choice", "required", "tool_choice"),
         ("tool_choice", {"type": "function", "name": "shell"}, "tool_choice"),
         ("max_tool_calls", 3, "max_tool_calls"),
+        ("input", [{"type": "function_call_output", "call_id": "call_1", "output": "x"}], "input[0].call_id"),
         ("context_management", [{"type": "compaction"}], "context_management"),
         ("include", ["file_search_call.results"], "include[0]"),
         ("text", {"format": {"type": "json_object"}}, "text.format.type"),
@@ -101,6 +102,17 @@ def test_volatile_fields_do_not_change_the_identity_of_a_call_and_others_do() ->
     assert parse(user="u", metadata={"a": "b"}, prompt_cache_key="k", stream=True, client_metadata={"turn": "7"}).identity == plain
     for other in ({"temperature": 0.5}, {"tools": [SHELL]}, {"previous_response_id": "resp_train-0-0-0_1"}, {"max_output_tokens": 7}):
         assert parse(**other).identity != plain
+
+
+def test_one_call_at_a_time_can_only_be_promised_without_tools() -> None:
+    assert refusal(parallel_tool_calls=False, tools=[SHELL]).field == "parallel_tool_calls"
+    assert parse(parallel_tool_calls=False, tools=[]).messages
+
+
+def test_results_of_calls_in_an_earlier_response_are_taken() -> None:
+    given = [{"type": "function_call_output", "call_id": "call_train-0-0-0_1_0", "output": [{"type": "input_text", "text": "x"}]}]
+    (message,) = parse(input=given, previous_response_id="resp_train-0-0-0_1").messages
+    assert (message.role, message.content, message.tool_call_id) == ("tool", "x", "call_train-0-0-0_1_0")
 
 
 def test_an_earlier_response_is_named_by_its_call() -> None:
