@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gyre_hpc.gateway.protocols.base import RequestError
 from gyre_hpc.gateway.protocols.messages import Messages
+from tests.fakes.gateway_world import FORMAT
 from tests.unit.gateway.test_messages import CALL, CALLED, LATER, RESULT, TOOL, USER, parse
 
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}}
@@ -129,33 +130,58 @@ _json = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=6,
 )
-_word = st.sampled_from(["text", "tool_use", "tool_result", "thinking", "redacted_thinking", "tool_reference", "tool_addition", "c1"])
-_block = st.fixed_dictionaries(
-    {"type": _word},
-    optional={
-        name: _word | _json for name in ("text", "id", "name", "input", "tool_use_id", "content", "thinking", "signature", "data", "tool")
-    },
+_text = st.text(max_size=6)
+_id = st.sampled_from(["c1", "c2"])
+_text_block = st.fixed_dictionaries({"type": st.just("text"), "text": _text}, optional={"cache_control": _json})
+_result = st.fixed_dictionaries(
+    {"type": st.just("tool_result"), "tool_use_id": _id},
+    optional={"content": _text | st.lists(_text_block, max_size=2), "is_error": st.booleans()},
 )
-_message = st.fixed_dictionaries(
-    {"role": st.sampled_from(["user", "assistant", "system"]) | _json, "content": st.lists(_block, max_size=3) | _json}
+_use = st.fixed_dictionaries(
+    {
+        "type": st.just("tool_use"),
+        "id": _id,
+        "name": _text,
+        "input": st.dictionaries(_text | st.just("__unparsedToolInput"), _json, max_size=2),
+    }
 )
-_body = st.fixed_dictionaries(
-    {"messages": st.lists(_message, max_size=4) | _json, "max_tokens": st.integers(-1, 9) | _json},
-    optional={
-        "system": st.lists(_block, max_size=2) | _json,
-        "tools": st.lists(st.fixed_dictionaries({"name": _word, "input_schema": _json}) | _json, max_size=2) | _json,
-        **{name: _json for name in ("thinking", "tool_choice", "output_config", "stop_sequences", "temperature", "model", "stream")},
-    },
+_thinking = st.fixed_dictionaries({"type": st.just("thinking"), "thinking": _text}, optional={"signature": _text})
+_user = st.fixed_dictionaries({"role": st.just("user"), "content": _text | st.lists(_text_block, max_size=2)})
+_turn = _user | st.builds(
+    lambda before, used, after: [{"role": "assistant", "content": [*before, *used]}, {"role": "user", "content": after}],
+    st.lists(_text_block | _thinking, max_size=2),
+    st.lists(_use, max_size=2),
+    st.lists(_result | _text_block, max_size=3),
 )
+_messages = st.lists(_turn, min_size=1, max_size=4).map(
+    lambda turns: [m for turn in turns for m in (turn if isinstance(turn, list) else [turn])]
+)
+_tool = st.fixed_dictionaries({"name": _text, "input_schema": st.dictionaries(_text, _json, max_size=2)}, optional={"description": _text})
+_likely = st.fixed_dictionaries(
+    {"messages": _messages, "max_tokens": st.integers(1, 9)},
+    optional={"system": _text | st.lists(_text_block, max_size=2), "tools": st.lists(_tool, max_size=2), "stop_sequences": st.lists(_text)},
+)
+_paths = st.lists(
+    st.sampled_from([0, 1, "messages", "content", "role", "type", "tools", "input", "text", "input_schema", "max_tokens"]), max_size=5
+)
+
+
+def _put(body: Any, path: list[Any], value: Any) -> Any:
+    """`body` with `value` where `path` leads, as far as it leads anywhere."""
+    if isinstance(body, dict) and path and path[0] in body or isinstance(body, list) and path and path[0] in range(len(body)):
+        copy = body.copy()
+        copy[path[0]] = _put(copy[path[0]], path[1:], value)
+        return copy
+    return value if not path else body
 
 
 @settings(max_examples=400, deadline=None)
-@given(st.binary(max_size=40) | _body.map(orjson.dumps))
+@given(st.binary(max_size=40) | _likely.map(orjson.dumps) | st.builds(_put, _likely, _paths, _json).map(orjson.dumps))
 def test_whatever_is_sent_is_a_request_or_refused(body: bytes) -> None:
     try:
         asked = Messages().parse(body)
     except RequestError as error:
-        assert error.status == 400
-        assert error.text
+        assert (error.status, bool(error.text)) == (400, True)
         return
     assert all(isinstance(text, str) for turn in asked.messages for text in (turn.role, turn.content, turn.reasoning, turn.tool_call_id))
+    FORMAT.render(asked.messages, asked.tools)
