@@ -155,7 +155,7 @@ def _turn_ends(template: ChatTemplate, special: Sequence[str]) -> tuple[str, ...
             text = template.render(as_dicts([*talk.before, talk.answer]), talk.tools, prompt=False)
         except ValueError:
             continue
-        behind = text[text.rindex(LAST_WORDS) + len(LAST_WORDS) :]
+        behind = text.rpartition(LAST_WORDS)[2] if LAST_WORDS in text else ""
         places = [(place, mark) for mark in special if (place := behind.find(mark)) >= 0]
         found += [min(places, key=lambda one: (one[0], -len(one[1])))[1]] if places else []
     return tuple(dict.fromkeys(found))

@@ -98,8 +98,8 @@ def test_the_built_in_template_tells_tools_and_keeps_thinking() -> None:
 @pytest.mark.parametrize(
     ("model", "names"),
     [
-        (ModelConfig(tokenizer="drill", template="chatml"), "drill+drill"),
-        (ModelConfig(tokenizer="nowhere", template="drill"), "drill+drill"),
+        (ModelConfig(tokenizer="drill", template="chatml"), r"drill\+drill"),
+        (ModelConfig(tokenizer="nowhere", template="drill"), r"drill\+drill"),
         (ModelConfig(tokenizer="nowhere", template="own"), r"model\.tokenizer='nowhere'.*tokenizer\.json"),
         (ModelConfig(parser=ParserKind.plain), r"model\.parser"),
         (ModelConfig(template_args={"a": 1}), r"model\.template_args"),
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_said(model: ModelConfig, names: str) -> None:
         ({"chat_template": "{% if %}"}, r"model\.template='own': is no chat template: line 1"),
         ({"chat_template": "{{ raise_exception('never') }}"}, r"not even one question.*never"),
         ({"chat_template": [{"name": "rag", "template": ""}]}, "no template named default"),
-        ({"chat_template": "{{ messages[0].content }}", "eos_token": None, "pad_token": None}, "could never end|no token ends"),
+        ({"chat_template": "{{ messages[0].content }}", "eos_token": None, "pad_token": None}, "no token ends"),
     ],
 )
 def test_a_template_that_cannot_work_is_refused(values: dict[str, Any], names: str, folder: Path) -> None:
