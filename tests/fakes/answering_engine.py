@@ -12,6 +12,8 @@ from typing import Any
 import orjson
 from aiohttp import web
 
+from gyre_hpc.engines.ids_digest import IdsDigest
+
 Answers = Callable[[Sequence[int]], list[int]]
 
 
@@ -21,6 +23,8 @@ class AnsweringEngine:
     def __init__(self, answers: Answers, *, version: str = "0.0", run_token: str = "secret", incremental: bool = True) -> None:
         self.answers, self.version, self.incremental = answers, version, incremental
         self.faults: list[str] = []
+        self.wrong_digest = False
+        """Tell a running hash of other ids."""
         self.requests: list[dict[str, Any]] = []
         self.gate = asyncio.Event()
         self.url = ""
@@ -79,17 +83,19 @@ class AnsweringEngine:
         if fault == "hang":
             await asyncio.Event().wait()
         finish = {"type": "abort"} if fault == "abort" else {"type": "stop" if len(rest) == full else "length"}
-        await response.write(self._event(given, len(given), finish) + b"data: [DONE]\n\n")
+        digest = IdsDigest([*seen["input_ids"], *given, *([0] if self.wrong_digest else [])]).hexdigest()
+        await response.write(self._event(given, len(given), finish, digest) + b"data: [DONE]\n\n")
         await response.write_eof()
         return response
 
-    def _event(self, ids: list[int], start: int, finish: dict[str, Any] | None) -> bytes:
+    def _event(self, ids: list[int], start: int, finish: dict[str, Any] | None, digest: str = "") -> bytes:
         shown = ids[start:] if self.incremental else ids
         meta = {
             "finish_reason": finish,
             "cached_tokens": 0,
             "weight_version": self.version,
             "weight_versions": [{"version": self.version, "start": 0, "end": len(ids)}],
+            "ids_digest": digest,
             "output_token_logprobs": [[-0.5 - token / 1000, token, None] for token in shown],
         }
         event = {"output_ids": shown, "meta_info": meta} | ({"output_start": start} if self.incremental else {})

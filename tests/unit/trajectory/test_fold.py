@@ -9,7 +9,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, Sampling, VersionSpan
+from gyre_hpc.protocol.journal import (
+    CallBegin,
+    CallEnd,
+    CallProgress,
+    Delivered,
+    ExecutionEnd,
+    Forgotten,
+    Record,
+    Sampling,
+    Stored,
+    VersionSpan,
+)
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.trajectory.base import Call
 from gyre_hpc.trajectory.fold import DamagedCall, JournalFold
@@ -84,6 +95,19 @@ def test_an_answer_that_never_reached_the_client_is_not_delivered() -> None:
     """Fault A11: recorded, but no Delivered record."""
     (call,) = folded([begin(), piece(0, 40), end()])
     assert not call.delivered
+
+
+def test_a_call_whose_engine_saw_other_ids_is_not_trained_on() -> None:
+    other = CallEnd(CALL, "stop", 40, 0, (), "d", ("cell-0",), 0, 0.0, engine_digest="e")
+    (call,) = folded([begin(), piece(0, 40), other, Delivered(CALL, 0.0)])
+    assert not call.delivered
+    assert call.output_ids.tolist() == OUTPUT, "it stays the context of what follows"
+
+
+def test_stored_answers_are_no_part_of_a_call() -> None:
+    stored: list[Record] = [Stored(CALL, b"", b""), Forgotten(CALL, 0.0)]
+    (call,) = folded([begin(), piece(0, 40), stored[0], end(), Delivered(CALL, 0.0), stored[1]])
+    assert_whole(call)
 
 
 def test_unfinished_calls_are_left_out_until_their_end() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol import journal
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Sampling, VersionSpan
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Sampling, Stored, VersionSpan
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.trajectory.segment import FORMAT, HEADER_SIZE, MAGIC, DamagedSegment, frame, header, read_records
 
@@ -19,6 +19,12 @@ RECORDS: list[journal.Record] = [
     CallProgress(CALL, 0, pack_ids([7] * 90), pack_floats([-0.5] * 90), (VersionSpan(Version(0, 1), 0, 90),), Version(0, 1), "cell-0", 2.0),
     CallEnd(CALL, "stop", 90, 0, (), "ff", ("cell-0",), 0, 3.0),
     Delivered(CALL, 4.0),
+    Stored(CALL, b"asked", b"answer", "train-0-0-0/1", b"{}", 3.5),
+    # More fields than fit into the shortest head of a map.
+    CallBegin(
+        CALL, "train-0-0-0", None, b"", "main", "t", "", Sampling(stop=("x",)), {}, "ab", 1.0, ("call",), "cd", True, "messages", True, True
+    ),
+    Forgotten(CALL, 4.5),
     ExecutionEnd("train-0-0-0", 5.0),
 ]
 DATA = header() + b"".join(frame(record) for record in RECORDS)
@@ -55,6 +61,14 @@ def test_a_flipped_bit_before_the_last_record_raises_with_its_offset(byte: int, 
         read_records(data)
     assert HEADER_SIZE <= raised.value.offset <= byte
     assert str(raised.value.offset) in str(raised.value)
+
+
+@pytest.mark.parametrize("place", range(len(RECORDS) - 1))
+def test_damage_is_told_from_a_torn_end_by_any_kind_of_record_behind_it(place: int) -> None:
+    data = bytearray(header() + frame(RECORDS[place]) + frame(RECORDS[place + 1]))
+    data[HEADER_SIZE] ^= 1
+    with pytest.raises(DamagedSegment):
+        read_records(data)
 
 
 def test_a_newer_format_is_refused_naming_both_numbers() -> None:
