@@ -5,8 +5,8 @@ Hydra 1.3 rules: not frozen, no Literal, enums match by member name. Nobody assi
 
 import enum
 from dataclasses import dataclass, field
-from typing import Any
 
+from gyre_hpc.config.harness_schema import HarnessConfig as HarnessConfig  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.model_schema import ModelConfig as ModelConfig  # noqa: PLC0414  # everybody knows it from here
 
 
@@ -148,35 +148,6 @@ class AlgoConfig:
 
 
 @dataclass(kw_only=True)
-class HarnessConfig:
-    name: str = "shell_agent"
-    version: str = ""
-    """Empty: the one that this project pins."""
-    max_calls: int = 6
-    """Calls of one agent before it must stop; 0: no limit but the harness's own. Not for codex and command."""
-    context_tokens: int = 450
-    """shell_agent compacts its history beyond this. Other harnesses take it for their model's window and compact before, by rules of
-    their own. 0: model.max_context."""
-    max_output_tokens: int = 64
-    """Of one call; 0: what the harness asks for by itself. Codex asks for none."""
-    tools: list[str] = field(default_factory=list)
-    """claude_code: these tools alone; empty: its own choice."""
-    bare: bool = False
-    """claude_code: without its memory files, skills and reminders."""
-    system_prompt: str = ""
-    """claude_code: instead of its own; empty: its own."""
-    command: Any = ""
-    """command: program and arguments, a list or a string with the quotes of a shell. Placeholders: {base_url} {api_key} {instruction}
-    {workspace} {home} {model}."""
-    environment: dict[str, str] = field(default_factory=dict)
-    """Variables laid over the harness's own; with command the same placeholders."""
-    protocol: str = ""
-    """command: chat_completions (also when empty), responses or messages."""
-    readable: list[str] = field(default_factory=list)
-    """command: files and folders that it must be able to read in the sandbox, its program first of all."""
-
-
-@dataclass(kw_only=True)
 class SandboxConfig:
     kind: SandboxKind = SandboxKind.auto
     memory_mb: int = 256
@@ -239,6 +210,8 @@ class GatewayConfig:
     keepalive_s: float = 15.0
     hold_s: float = 60.0
     """A client that does not stream hears nothing for this long; then its body begins, with a space every keepalive_s."""
+    unread_s: float = 120.0
+    """A client that has not read its whole answer this long after it was complete is hung up on."""
     max_calls: int = 64
     """Calls at once of one execution."""
     max_tokens_per_execution: int = 0

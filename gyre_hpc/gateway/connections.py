@@ -9,7 +9,7 @@ from aiohttp import web
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, TokenLogprob, Usage
-from gyre_hpc.machines.call.actions import Confirm, KeepAlive, Refuse, Reply, Say
+from gyre_hpc.machines.call.actions import Confirm, HangUp, KeepAlive, Refuse, Reply, Say
 
 _SSE = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _JSON = {"Content-Type": "application/json"}
@@ -75,7 +75,7 @@ class Connection:
                 await self._end(self._open)
             elif self._open is not None:
                 # Its status line says 200: only a broken connection makes the client ask again.
-                self._break_off()
+                self.break_off()
             else:
                 await self._end_whole(self._protocol.error(error), error.status)
 
@@ -114,7 +114,8 @@ class Connection:
             await self._open.prepare(self._request)
         return self._open
 
-    def _break_off(self) -> None:
+    def break_off(self) -> None:
+        """End it without a word; its client asks again."""
         transport = self._request.transport
         if transport is not None:
             transport.abort()
@@ -169,6 +170,9 @@ class Connections:
 
     async def confirm(self, key: str, action: Confirm, progress: Callable[[Any], None]) -> None:
         await self._get(action.conn).confirm()
+
+    async def hang_up(self, key: str, action: HangUp, progress: Callable[[Any], None]) -> None:
+        self._get(action.conn).break_off()
 
     def _get(self, conn: str) -> Connection:
         connection = self._open.get(conn)

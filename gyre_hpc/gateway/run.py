@@ -15,7 +15,7 @@ from gyre_hpc.gateway.surface import HarnessSurface
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
-from gyre_hpc.machines.call.actions import Confirm, EngineAttempt, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
+from gyre_hpc.machines.call.actions import Confirm, EngineAttempt, HangUp, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.host import Host, NoteSink
@@ -50,6 +50,7 @@ class Gateway:
                 Reply: self._connections.reply,
                 Refuse: self._connections.refuse,
                 Confirm: self._connections.confirm,
+                HangUp: self._connections.hang_up,
             },
             note=note,
             # The journal is this machine's log: the same append(record, done), other framing.

@@ -44,6 +44,7 @@ class GatewayWorld:
         return {
             actions.EngineAttempt: self._attempt, actions.Render: self._render, actions.Parse: self._parse, actions.MeasureCpu: self._cpu,
             actions.KeepAlive: self._keep_alive, actions.Say: self._say, actions.Reply: self._reply, actions.Refuse: self._refuse,
+            actions.HangUp: self._hang_up,
         }  # fmt: skip
 
     def _gone(self) -> None:
@@ -96,6 +97,9 @@ class GatewayWorld:
 
     def _refuse(self, running: Running, action: actions.Refuse) -> None:
         self._last_words(running, action.conn, "error", (action.status, action.code))
+
+    def _hang_up(self, running: Running, action: actions.HangUp) -> None:
+        running.end_after(0.0, lambda: self._left(self._open(action.conn)))
 
     def _last_words(self, running: Running, conn: str, kind: str, what: Any) -> None:
         def work() -> None:

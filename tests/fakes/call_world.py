@@ -34,6 +34,7 @@ from gyre_hpc.machines.call.actions import (
     AttemptEnd,
     Confirm,
     EngineAttempt,
+    HangUp,
     KeepAlive,
     Left,
     MeasureCpu,
@@ -176,6 +177,8 @@ class CallWorld(CallChecks):
             case Refuse(conn=conn):
                 self.refusals.append(action)
                 self._refused(conn, action.code)
+                self.tell(Finished(key))
+            case HangUp():
                 self.tell(Finished(key))
             case Confirm(conn=conn):
                 self.confirmed.append(conn)

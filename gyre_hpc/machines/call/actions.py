@@ -200,6 +200,12 @@ class Refuse(msgspec.Struct, frozen=True):
     """context_length_exceeded: `tokens` and `limit`, for the protocol's own wording."""
 
 
+class HangUp(msgspec.Struct, frozen=True):
+    """Break the connection: its client has not read its last words for long."""
+
+    conn: str
+
+
 class Confirm(msgspec.Struct, frozen=True):
     """What Forget or Cancel asked for was done (and is durable)."""
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import Arrived, Render
-from gyre_hpc.machines.call.delivery import connect, mark_delivered, parse, refuse, say_more
+from gyre_hpc.machines.call.delivery import closed, connect, mark_delivered, parse, refuse, say_more
 from gyre_hpc.machines.call.live import Asked, CallState, LiveCall
 from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
@@ -36,7 +36,7 @@ def arrived(shard: Shard, request: Arrived) -> None:
 
 def left(shard: Shard, conn: str) -> None:
     """A client closed its connection; its call goes on for a while."""
-    known = shard.conns.pop(conn, None)
+    known = closed(shard, conn)
     live = shard.live.get(known.call) if known is not None else None
     shard.emit(CancelTimer(f"alive/{conn}"))
     if live is not None and live.conn == conn:

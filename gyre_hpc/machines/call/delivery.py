@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from gyre_hpc.chat.base import Answer
 from gyre_hpc.machines.base import CancelTimer, SetTimer, Start
-from gyre_hpc.machines.call.actions import KeepAlive, Parse, Refuse, Reply, Say
+from gyre_hpc.machines.call.actions import HangUp, KeepAlive, Parse, Refuse, Reply, Say
 from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
 from gyre_hpc.machines.call.recorded import Node
 from gyre_hpc.machines.call.shard import Shard
@@ -98,9 +98,26 @@ def refuse(shard: Shard, conn: str, status: int, code: str, text: str, facts: di
     last_words(shard, conn, Start(f"refuse/{conn}", Refuse(conn, status, code, text, facts or {})))
 
 
+def closed(shard: Shard, conn: str) -> Conn | None:
+    """The last words were written, or never will be."""
+    shard.emit(CancelTimer(f"words/{conn}"))
+    return shard.conns.pop(conn, None)
+
+
+def hang_up(shard: Shard, conn: str) -> None:
+    """Its client does not read: breaking the connection ends what waits for it."""
+    shard.start("hangup", conn, HangUp(conn))
+
+
+def not_told(shard: Shard, conn: str) -> None:
+    """Its last words failed: a client that is there all the same must not wait for them."""
+    closed(shard, conn)
+    hang_up(shard, conn)
+
+
 def replied(shard: Shard, conn: str) -> None:
     """The whole answer was written."""
-    known = shard.conns.pop(conn, None)
+    known = closed(shard, conn)
     tree = shard.trees.get(known.execution) if known is not None else None
     if known is not None and tree is not None:
         mark_delivered(shard, tree.nodes[known.call])
@@ -119,7 +136,7 @@ def last_words(shard: Shard, conn: str, start: Start) -> None:
         if known.is_closing:
             return
         known.is_closing = True
-    shard.emit(CancelTimer(f"alive/{conn}"), start)
+    shard.emit(CancelTimer(f"alive/{conn}"), SetTimer(f"words/{conn}", shard.settings.unread_s), start)
 
 
 _TALKING = (CallState.waiting, CallState.sampling)

@@ -130,7 +130,7 @@ class GatewayMachine(Machine):
         elif kind == "reply":
             delivery.replied(shard, key.partition("/")[2])
         elif kind in ("refuse", "confirm"):
-            shard.conns.pop(key.partition("/")[2], None)
+            delivery.closed(shard, key.partition("/")[2])
         elif live is None:
             return
         elif key == live.attempt_key:
@@ -152,12 +152,12 @@ class GatewayMachine(Machine):
             shard.journal.failed(key, reason)
             shard.has_news = True
         elif what in ("reply", "refuse", "confirm"):
-            shard.conns.pop(key.partition("/")[2], None)
+            delivery.not_told(shard, key.partition("/")[2])
         elif live is not None and key == live.attempt_key:
             sampling.failed(shard, live, kind, reason)
         elif live is not None and key == live.render_key:
             arrival.not_rendered(shard, live, reason)
-        elif what not in ("say", "alive", "attempt"):
+        elif what not in ("say", "alive", "attempt", "hangup"):
             raise AssertionError(f"{key} failed, which it never may: {kind}: {reason}")
 
     def _persisted(self, record: Record) -> None:
@@ -190,6 +190,8 @@ class GatewayMachine(Machine):
             self._retry_journal()
         elif kind == "alive":
             delivery.keep_alive(shard, rest)
+        elif kind == "words":
+            delivery.hang_up(shard, rest)
         elif kind == "barred":
             sampling.seek_all(shard)
         elif live is None:

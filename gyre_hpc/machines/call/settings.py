@@ -29,6 +29,8 @@ class GatewaySettings:
     keepalive_s: float = 15.0
     hold_s: float = 60.0
     """A client that does not stream gets its first keep-alive after this; before, errors still have a status of their own."""
+    unread_s: float = 120.0
+    """A client that has not taken its whole answer this long after its end is hung up on."""
     max_calls: int = 64
     max_tokens_per_execution: int = 0
     """Sampled tokens, 0 = no limit."""
@@ -54,6 +56,7 @@ class GatewaySettings:
             abandon_s=gateway.abandon_s,
             keepalive_s=gateway.keepalive_s,
             hold_s=gateway.hold_s,
+            unread_s=gateway.unread_s,
             max_calls=gateway.max_calls,
             max_tokens_per_execution=gateway.max_tokens_per_execution,
             call_deadline_s=gateway.call_deadline_s,
