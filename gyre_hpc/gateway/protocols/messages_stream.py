@@ -1,7 +1,8 @@
 """Events of a streamed Anthropic message: blocks are opened, filled and closed one after another, with rising indexes.
 
-A keep-alive is an empty delta of the open block, because clients do not count pings (docs of the harnesses' limits). Before there
-is anything to say, a text block is opened for it; if the answer then begins with thinking or a tool, that block is closed empty.
+A keep-alive is an empty delta of the open block, because clients do not count pings (Claude Code 2.1.220 and 2.1.332). Before there
+is anything to say, a text block is opened for it; if the answer then begins with thinking or a tool, that block is closed empty,
+and Claude Code drops it from its history.
 """
 
 from typing import Any
