@@ -1,6 +1,8 @@
-"""gyre harness list: name, version, protocol, size, whether it is installed, licence."""
+"""gyre harness list: name, version, protocol, whether it is installed, size, licence."""
 
 import argparse
+
+_TITLES = ("NAME", "VERSION", "PROTOCOL", "INSTALLED", "SIZE", "LICENCE")
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -9,9 +11,6 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def call(args: argparse.Namespace) -> int:
     from pathlib import Path
-
-    from rich.console import Console
-    from rich.table import Table
 
     from gyre_hpc.config.place import cache_folder
     from gyre_hpc.config.schema import Config, PathsConfig
@@ -24,19 +23,15 @@ def call(args: argparse.Namespace) -> int:
         installation, folder = harness.installation(version), installed_folder(cache, harness, version)
         shown = f"{version} (default)" if version == harness.version and len(harness.versions) > 1 else version
         if folder is None:
-            return harness.name, shown, harness.protocol, "comes along", "", "Apache-2.0, ours"
+            return harness.name, shown, harness.protocol, "comes along", "", "as gyre_hpc"
         there = is_installed(folder)
         size = f"{disk_bytes(folder) / 1e6:.0f} MB" if there else f"~{installation.megabytes} MB"
         return harness.name, shown, harness.protocol, "yes" if there else "no", size, installation.licence
 
     cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
-    table = Table("name", "version", "protocol", "installed", "size", "licence", box=None, pad_edge=False)
-    for harness in map(create_harness, HARNESSES):
-        for version in harness.versions:
-            table.add_row(*row(harness, version, cache))
-    console = Console()
-    console.print(table)
-    console.print(
-        f"\nInstalled harnesses are in {cache / 'harnesses'}. One more: gyre harness install NAME", soft_wrap=True, highlight=False
-    )
+    rows = [_TITLES, *(row(harness, version, cache) for harness in map(create_harness, HARNESSES) for version in harness.versions)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for cells in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
+    print(f"\nInstalled ones are in {cache / 'harnesses'}. One more: gyre harness install NAME")
     return 0

@@ -36,7 +36,7 @@ class ClaudeCode(Harness):
             installer=Installer.npm,
             packages=(f"@anthropic-ai/claude-code@{version}",),
             program=f"node_modules/@anthropic-ai/claude-code-linux-{npm_cpu()}/claude",
-            licence="proprietary: all rights reserved, use is subject to Anthropic's legal agreements (LICENSE.md of the package)",
+            licence="proprietary, Anthropic's terms (LICENSE.md of the package)",
             megabytes=_MEGABYTES[version],
         )
 

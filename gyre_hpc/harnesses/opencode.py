@@ -1,9 +1,10 @@
 """opencode: Chat Completions, streamed. Sessions name themselves and their parent in headers; titles and compaction have no tools."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from gyre_hpc.chat.base import Message
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import system_text
@@ -58,6 +59,10 @@ class OpenCode(Harness):
 
     def thread(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         return "helper" if _is_title(body) else headers.get("x-session-id", "")
+
+    def clean(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+        """An answer whose connection broke stays in its history as an assistant turn without anything in it."""
+        return tuple(turn for turn in messages if turn.role != "assistant" or turn.content or turn.tool_calls or turn.reasoning)
 
 
 def _is_title(body: Mapping[str, Any]) -> bool:

@@ -80,6 +80,8 @@ def _settings(start: Start) -> str:
         "privacy": {"usageStatisticsEnabled": False},
         "telemetry": {"enabled": False},
         "general": {"enableAutoUpdate": False},
+        # After its answer it would go through the conversation once more for things to remember, in calls of their own.
+        "memory": {"enableManagedAutoMemory": False, "enableManagedAutoDream": False, "enableAutoSkill": False},
         # The one it brings along comes without the right to be executed.
         "tools": {"useBuiltinRipgrep": False},
     }

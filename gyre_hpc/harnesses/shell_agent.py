@@ -48,6 +48,7 @@ class ShellAgent(Harness):
                 "OPENAI_API_KEY": start.api_key,
                 "PATH": "/usr/bin:/bin",
                 "HOME": start.home,
+                **start.options.get("environment", {}),
             },
             readable=(Path(sys.base_prefix).resolve(), _PROGRAM.parent),
         )

@@ -42,10 +42,15 @@ def request_of(sandbox: Sandbox, workspace: Path, *argv: str, limits: Limits, en
         readable=(Path(sys.base_prefix).resolve(),),
         limits=limits,
     )
+    return run_of(sandbox, plan)
+
+
+def run_of(sandbox: Sandbox, plan: Plan) -> Run:
+    limits = plan.limits
     return Run(
-        id="test", argv=sandbox.wrap(plan), environment=plan.environment, folder=str(workspace), memory_mb=limits.memory_mb,
-        address_space_mb=limits.address_space_mb,
-        max_processes=limits.max_processes + sandbox.num_processes, disk_mb=limits.disk_mb, cpu_s=limits.cpu_s, depth=sandbox.num_processes,
+        id="test", argv=sandbox.wrap(plan), environment=plan.environment, folder=str(plan.workspace), memory_mb=limits.memory_mb,
+        address_space_mb=limits.address_space_mb, max_processes=limits.max_processes + sandbox.num_processes, disk_mb=limits.disk_mb,
+        cpu_s=limits.cpu_s, depth=sandbox.num_processes,
     )  # fmt: skip
 
 
@@ -147,6 +152,35 @@ def test_one_process_cannot_take_more_memory_than_allowed(sandbox: Sandbox, tmp_
     run = request_of(sandbox, tmp_path, PYTHON, "-S", "-E", "-c", "x = bytearray(400 << 20)", limits=Limits(memory_mb=200))
     ended = asyncio.run(run_once(run))
     assert ended.code != 0 and "MemoryError" in ended.tail
+
+
+def test_address_space_is_limited_only_where_it_is_asked_for_and_memory_in_use_always(sandbox: Sandbox, tmp_path: Path):
+    """Runtimes like node and Bun reserve gigabytes that they never touch."""
+    reserve = "import mmap; held = mmap.mmap(-1, 8 << 30, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, mmap.PROT_READ); "
+    ends = [
+        asyncio.run(run_once(request_of(sandbox, tmp_path, PYTHON, "-S", "-E", "-c", script, limits=limits)))
+        for script, limits in (
+            (reserve, Limits(memory_mb=200)),
+            (reserve, Limits(memory_mb=200, address_space_mb=200)),
+            (reserve + "x = bytearray(400 << 20)", Limits(memory_mb=200)),
+        )
+    ]
+    assert [end.code == 0 for end in ends] == [True, False, False]
+    assert "MemoryError" in ends[2].tail
+
+
+def test_a_home_is_where_it_is_said_to_be_writable_and_outside_of_the_workspace(sandbox: Sandbox, tmp_path: Path):
+    workspace, home = tmp_path / "w", tmp_path / "h"
+    for folder in (workspace, home):
+        folder.mkdir()
+    (home / "settings").write_text("told")
+    inside = sandbox.home_inside(home)
+    script = 'cat "$HOME/settings" >seen; echo kept >"$HOME/note"; cd "$HOME" && pwd >>"$OLDPWD/seen"'
+    plan = Plan(argv=("/bin/sh", "-c", script), workspace=workspace, home=home, environment={"PATH": "/usr/bin:/bin", "HOME": inside})
+    asyncio.run(run_once(run_of(sandbox, plan)))
+    assert (workspace / "seen").read_text() == f"told{inside}\n"
+    assert (home / "note").read_text() == "kept\n"
+    assert [path.name for path in workspace.iterdir()] == ["seen"]
 
 
 def test_many_processes_together_cannot_take_more_memory_than_allowed(sandbox: Sandbox, tmp_path: Path):

@@ -113,3 +113,30 @@ def test_kept_workspaces_survive_removal_and_sweep(tmp_path: Path):
     assert workspace.exists()
     Workspaces(tmp_path).sweep()
     assert not workspace.exists()
+
+
+def test_a_home_lies_beside_its_workspace_holds_its_files_and_goes_with_it(tmp_path: Path):
+    workspaces = Workspaces(tmp_path)
+    workspace = workspaces.prepare(EXECUTION, task_with(a="1"))
+    home = workspaces.furnish(EXECUTION, {".tool/settings.json": "{}", "plain": "x"})
+    assert home == workspaces.home(EXECUTION) and not home.is_relative_to(workspace)
+    assert (home / ".tool" / "settings.json").read_text() == "{}"
+    assert home.stat().st_mode & 0o777 == 0o700
+    (home / "left").touch()
+    workspaces.furnish(EXECUTION, {})
+    assert list(home.iterdir()) == []
+    assert [path.name for path in workspace.iterdir()] == ["a"]
+    workspaces.remove(EXECUTION)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["/etc/x", "../train-0-0-0/x", ""])
+def test_a_file_of_a_harness_that_leaves_its_home_is_refused(tmp_path: Path, name: str):
+    with pytest.raises((ValueError, OSError)):
+        Workspaces(tmp_path).furnish(EXECUTION, {name: "x"})
+
+
+def test_a_sweep_takes_homes_too(tmp_path: Path):
+    Workspaces(tmp_path).furnish(EXECUTION, {"a": "1"})
+    Workspaces(tmp_path).sweep()
+    assert list(tmp_path.iterdir()) == []
