@@ -8,7 +8,7 @@ from gyre_hpc.chat.base import Message
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import system_text
-from gyre_hpc.harnesses.surroundings import environment, npm_cpu
+from gyre_hpc.harnesses.surroundings import environment, files, npm_cpu
 
 _KEY = "GYRE_KEY"
 _INSTRUCTION = ".instruction"
@@ -49,7 +49,7 @@ class OpenCode(Harness):
             argv=argv,
             environment=environment(start, **own),
             readable=(start.installed,),
-            files={".config/opencode/opencode.json": _settings(start), _INSTRUCTION: start.instruction},
+            files=files({".config/opencode/opencode.json": _settings(start), _INSTRUCTION: start.instruction}),
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
@@ -85,6 +85,6 @@ def _settings(start: Start) -> str:
         "autoupdate": False,
         "share": "disabled",
     }
-    if start.options["max_calls"]:
+    if start.options["max_calls"]:  # its model is told to come to an end; it is not stopped
         settings["agent"] = {name: {"steps": int(start.options["max_calls"])} for name in ("build", "general")}
     return json.dumps(settings, indent=1) + "\n"

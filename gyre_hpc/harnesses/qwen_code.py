@@ -11,7 +11,7 @@ from typing import Any
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import entries, last_text, tool_names
-from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, no_command, npm_cpu
+from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, files, no_command, npm_cpu
 
 _NODE = "22.23.3"
 _OF_MAIN_ONLY = {"get_goal", "update_goal"}
@@ -25,6 +25,8 @@ class QwenCode(Harness):
     version = "0.24.4"
     versions = ("0.24.4",)
     protocol = "chat_completions"
+    finished_codes = frozenset({0, 53})
+    """53: it used up its calls."""
     follows = frozenset({"max_calls", "max_output_tokens"})
     reserves_address_space = True
 
@@ -55,7 +57,7 @@ class QwenCode(Harness):
             argv=(*argv, f"--prompt={no_command(start.instruction)}"),
             environment=environment(start, **own),
             readable=(start.installed,),
-            files={".qwen/settings.json": _settings(start)},
+            files=files({".qwen/settings.json": _settings(start)}),
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:

@@ -26,6 +26,12 @@ class Dialect:
     helper_answer: str = '{"title": "Rehearsal"}'
     options: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the group `harness` for a rehearsal."""
+    resume_asked: tuple[str, ...] = ()
+    """Words with which it asks for the rest of an answer whose connection broke: it keeps what it got of it as a turn."""
+    is_nameless: bool = False
+    """Does not tell its conversations apart: a second sub-agent with the same instruction looks like the first one's retry."""
+    farewell: str = ""
+    """Command that ends it; else an answer without a tool call does."""
     delegates_by_instruction: bool = False
     """Sub-agents come from lines of the instruction, before the main agent begins."""
     compacts_on_overflow: bool = False
@@ -52,6 +58,9 @@ class Dialect:
 
     def is_compaction(self, prompt: str) -> bool:
         return any(words in prompt for words in self.summary_asked)
+
+    def is_resumption(self, prompt: str) -> bool:
+        return any(words in prompt for words in self.resume_asked)
 
     def is_helper(self, prompt: str) -> bool:
         return any(words in prompt for words in self.helper_asked)
@@ -105,8 +114,10 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.delegate: ("agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": False}),
             Op.background: ("agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": True}),
         },
-        abilities=_ALL,
-        summary_asked=("state_snapshot",),
+        abilities=_ALL - {_A.resumes_cut_answers},
+        summary_asked=("You are the component that summarizes a conversation",),
+        resume_asked=("The connection dropped mid-response",),
+        is_nameless=True,
         summary_form="<state_snapshot>{}</state_snapshot>",
         window=20_000,
         window_used=0.7,
@@ -128,6 +139,7 @@ DIALECTS: Mapping[str, Dialect] = {
     "mini_swe_agent": Dialect(
         tools={Op.shell: ("bash", lambda command: {"command": command})},
         abilities=frozenset({_A.parallel_calls}),
+        farewell="echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
         options={"max_calls": 0, "max_output_tokens": 8_000, "context_tokens": 200_000},
     ),
 }

@@ -7,7 +7,7 @@ A summary repeats both, so a compacted history goes on where the old one was.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gyre_hpc.rehearsal.base import Do, Op, Say, Scenario
 from gyre_hpc.rehearsal.dialects import Dialect
@@ -17,6 +17,7 @@ _BEGIN = re.compile(r"\[\[begin ([a-z_]+) ([a-z_]+)\]\]")
 _DONE = re.compile(r"\[\[([a-z_]+) (\d+)\]\]")
 HELPER, SUMMARY, STEP = "helper", "summary", "step"
 _WAIT = Say(text="I wait for it.", does=(Do(op=Op.await_agents),))
+_RESUMED = "And now the rest."
 _DELEGATING = frozenset({Op.delegate, Op.background})
 
 
@@ -75,8 +76,12 @@ def next_turn(prompt: str, dialect: Dialect) -> Turn:
         summary = f"So far: {begin[0]} {mark(part, done) if done >= 0 else ''} Everything is in order, go on with the next step."
         return Turn(part=part, step=-1, kind=SUMMARY, text=dialect.summary(prompt, summary), say=Say())
     says = says_of(scenario_named(scenario), part, dialect)
-    step = min(done + 1, len(says) - 1)
-    say = says[step]
+    resumed = f"{mark(part, done)} {_RESUMED}"
+    resumes = dialect.is_resumption(prompt) and resumed not in prompt
+    step = min(done if resumes else done + 1, len(says) - 1)
+    say = replace(says[step], text=_RESUMED, moment=None) if resumes else says[step]
     # In front: whatever becomes of the rest of an answer, its mark comes back.
     calls = tuple(call for do in say.does for call in dialect.calls(do, prompt))
+    if dialect.farewell and step == len(says) - 1:
+        calls += tuple(dialect.calls(Do(op=Op.shell, text=dialect.farewell), prompt))
     return Turn(part=part, step=step, kind=STEP, text=f"{mark(part, step)} {say.text}", say=say, calls=calls)
