@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from typing import Any
 
-import aiohttp
-
 from gyre_hpc.errors import CellLost, EngineBusy, GyreError
+from gyre_hpc.gateway.engine_connection import EngineConnection, EnginePool, Origin
 from gyre_hpc.gateway.engine_stream import EngineStream, generate_body
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt
+from gyre_hpc.shell.timers import within
 
 CONNECT_S = 5.0
 
@@ -20,30 +20,48 @@ class EngineClient:
     """All attempts of one gateway."""
 
     def __init__(self, run_token: str) -> None:
-        self._bearer = f"Bearer {run_token}"
-        self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False)
+        self._bearer = run_token
+        self._pool = EnginePool()
 
     async def close(self) -> None:
-        await self._session.close()
+        self._pool.close()
 
     async def attempt(self, key: str, action: EngineAttempt, progress: Callable[[Any], None]) -> AttemptEnd:
         """Raises EngineBusy (gate closed), CellLost (no or half an answer, deadline missed), EngineRefused."""
-        headers = {"Authorization": self._bearer, "X-Gyre-Term": str(action.term), "Content-Type": "application/json"}
-        timeout = aiohttp.ClientTimeout(total=action.deadline_s, sock_connect=CONNECT_S)
-        url, body = f"{action.url}/generate", generate_body(key, action)
+        origin, body = Origin.of(action.url), generate_body(key, action)
         try:
-            async with self._session.post(url, data=body, headers=headers, timeout=timeout) as response:
-                if response.status != 200:
-                    raise _error(response.status, (await response.text())[:300])
-                return await _read(response, EngineStream(action), progress)
-        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            async with within(action.deadline_s):
+                connection = await self._connection(origin)
+                try:
+                    connection.ask(self._head(origin, action.term, len(body)), body)
+                    return await _read(connection, EngineStream(action), progress)
+                finally:
+                    # One that waits for more is closed: so the engine learns that nobody does.
+                    self._pool.give_back(origin, connection)
+        except (TimeoutError, OSError) as error:
             raise CellLost(f"{action.cell}: {type(error).__name__} {error}") from error
 
+    async def _connection(self, origin: Origin) -> EngineConnection:
+        async with within(CONNECT_S):
+            return await self._pool.take(origin)
 
-async def _read(response: aiohttp.ClientResponse, stream: EngineStream, progress: Callable[[Any], None]) -> AttemptEnd:
-    async for data in response.content.iter_any():
+    def _head(self, origin: Origin, term: int, size: int) -> bytes:
+        return (
+            f"POST {origin.path}/generate HTTP/1.1\r\nHost: {origin.host}:{origin.port}\r\nAuthorization: Bearer {self._bearer}\r\n"
+            f"X-Gyre-Term: {term}\r\nContent-Type: application/json\r\nAccept: */*\r\nContent-Length: {size}\r\n\r\n"
+        ).encode()
+
+
+async def _read(connection: EngineConnection, stream: EngineStream, progress: Callable[[Any], None]) -> AttemptEnd:
+    refusal = b""
+    while data := await connection.read():
+        if connection.status != 200:
+            refusal += data
+            continue
         for tokens in stream.feed(data):
             progress(tokens)
+    if connection.status != 200:
+        raise _error(connection.status, refusal.decode("utf-8", "replace")[:300])
     if stream.finish is None:
         raise CellLost(f"the answer broke off: {stream.error or 'end of stream without a finish reason'}")
     return AttemptEnd(str(stream.finish["type"]), stream.digest)
