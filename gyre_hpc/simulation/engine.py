@@ -1,7 +1,8 @@
 """An engine in a cell (or the scripted one): gate, live requests, tokens that come over time. Dies with its process."""
 
+import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Tokens
@@ -9,7 +10,7 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import VersionSpan
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.simulation.process import Process
-from gyre_hpc.simulation.tokens import STOP, draw
+from gyre_hpc.simulation.tokens import STOP, draw, stop_id
 
 Word = tuple[str, Any]
 """(`tokens`, Tokens), (`end`, AttemptEnd) or (`error`, (kind, reason))."""
@@ -22,6 +23,7 @@ class Request:
     attempt: EngineAttempt
     say: Callable[[Word], None]
     given: int = 0
+    ids: list[int] = field(default_factory=list)
     oldest: Version | None = None
     is_over: bool = False
 
@@ -44,8 +46,12 @@ class Engine:
             say(("error", ("EngineBusy", "admission closed" if not self.is_open else "other term")))
             return None
         request = Request(attempt, say)
-        self.live.append(request)
         self._process.sim.watch.admitted(self._process, attempt)
+        if attempt.position and draw(attempt.sampling.key, attempt.position - 1) in _last_ids(attempt):
+            # It broke off behind its last token.
+            say(("end", AttemptEnd("stop", _digest(request))))
+            return request
+        self.live.append(request)
         self._next(request)
         return request
 
@@ -56,7 +62,7 @@ class Engine:
     def abort_all(self) -> None:
         for request in list(self.live):
             self._over(request)
-            request.say(("end", AttemptEnd("abort")))
+            request.say(("end", AttemptEnd("abort", _digest(request))))
 
     def _next(self, request: Request) -> None:
         dice = self._process.sim.kernel.rng
@@ -75,9 +81,10 @@ class Engine:
             if request.given + len(ids) >= attempt.max_new_tokens:
                 break
             ids.append(draw(attempt.sampling.key, position))
-            if ids[-1] == STOP:
+            if ids[-1] in _last_ids(attempt):
                 break
         request.given += len(ids)
+        request.ids += ids
         request.oldest = version if request.oldest is None else min(request.oldest, version)
         self.sampled += len(ids)
         tokens = Tokens(
@@ -88,9 +95,10 @@ class Engine:
             oldest_kv=request.oldest,
         )
         request.say(("tokens", tokens))
-        if ids[-1] == STOP or request.given >= attempt.max_new_tokens:
+        is_last = ids[-1] in _last_ids(attempt)
+        if is_last or request.given >= attempt.max_new_tokens:
             self._over(request)
-            request.say(("end", AttemptEnd("stop" if ids[-1] == STOP else "length")))
+            request.say(("end", AttemptEnd("stop" if is_last else "length", _digest(request))))
         else:
             self._next(request)
 
@@ -98,3 +106,12 @@ class Engine:
         if not request.is_over:
             request.is_over = True
             self.live.remove(request)
+
+
+def _last_ids(attempt: EngineAttempt) -> tuple[int | None, ...]:
+    return STOP, stop_id(attempt.stop)
+
+
+def _digest(request: Request) -> str:
+    """Over what it saw and produced."""
+    return hashlib.blake2b(b"".join(request.attempt.prompt) + pack_ids(request.ids), digest_size=16).hexdigest()

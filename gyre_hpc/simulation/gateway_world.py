@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.call import actions
-from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Left
+from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Left, Retrieve
 from gyre_hpc.protocol.tensors import unpack_ids
 from gyre_hpc.simulation.engine import Request, Word
 from gyre_hpc.simulation.network import Wire
@@ -27,7 +29,7 @@ class Connection:
     client: Process
     wire: Wire
     hear: Callable[[str, Any], None]
-    """(`text` | `answer` | `error`, what) at the client."""
+    """(`text` | `answer` | `confirm` | `error`, what) at the client."""
     is_closed: bool = False
     """The client closed its end, whether or not the machine was told."""
     is_over: bool = False
@@ -44,6 +46,7 @@ class GatewayWorld:
         return {
             actions.EngineAttempt: self._attempt, actions.Render: self._render, actions.Parse: self._parse, actions.MeasureCpu: self._cpu,
             actions.KeepAlive: self._keep_alive, actions.Say: self._say, actions.Reply: self._reply, actions.Refuse: self._refuse,
+            actions.Confirm: self._confirm,
             actions.HangUp: self._hang_up,
         }  # fmt: skip
 
@@ -53,7 +56,7 @@ class GatewayWorld:
 
     # clients
 
-    def take(self, request: Arrived, client: Process, hear: Callable[[str, Any], None]) -> Connection:
+    def take(self, request: Arrived | Retrieve, client: Process, hear: Callable[[str, Any], None]) -> Connection:
         """A request arrived; closed connections of its execution are told of first, as gateway/surface.py does."""
         for known in list(self.connections.values()):
             if known.execution == request.execution and known.is_closed:
@@ -61,7 +64,7 @@ class GatewayWorld:
         conn = f"c{next(self._numbers)}"
         connection = Connection(conn, request.execution, client, Wire(self.sim, self.process.name, client.name), hear)
         self.connections[conn] = connection
-        self.process.tell(Received(CLIENTS, Arrived(**{**_fields(request), "conn": conn})))
+        self.process.tell(Received(CLIENTS, msgspec.structs.replace(request, conn=conn)))
         return connection
 
     def closed(self, connection: Connection) -> None:
@@ -101,6 +104,9 @@ class GatewayWorld:
     def _hang_up(self, running: Running, action: actions.HangUp) -> None:
         running.end_after(0.0, lambda: self._left(self._open(action.conn)))
 
+    def _confirm(self, running: Running, action: actions.Confirm) -> None:
+        self._last_words(running, action.conn, "confirm", None)
+
     def _last_words(self, running: Running, conn: str, kind: str, what: Any) -> None:
         def work() -> None:
             connection = self._open(conn)
@@ -117,7 +123,7 @@ class GatewayWorld:
         running.end_after(0.0002, lambda: render(action.messages) if ended is None else render_suffix(action.messages, ended))
 
     def _parse(self, running: Running, action: actions.Parse) -> None:
-        running.end_after(0.0002, lambda: parse(unpack_ids(action.ids).tolist()))
+        running.end_after(0.0002, lambda: parse(unpack_ids(action.ids).tolist(), action.stop))
 
     def _cpu(self, running: Running, action: actions.MeasureCpu) -> None:
         running.end_after(0.0001, lambda: 0.0)
@@ -170,7 +176,3 @@ def _hear(running: Running, word: Word) -> None:
         running.finish(what)
     else:
         running.fail(*what)
-
-
-def _fields(request: Arrived) -> dict[str, Any]:
-    return {name: getattr(request, name) for name in request.__struct_fields__}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.actions import Arrived, Reply
+from gyre_hpc.machines.call.actions import Arrived, Reply, Retrieve
 from gyre_hpc.machines.call.turns import digest, digest_turns
 from gyre_hpc.simulation.gateway_world import Connection, GatewayWorld
 from gyre_hpc.simulation.kernel import Violation
@@ -35,6 +35,15 @@ class Thread:
     connection: Connection | None = None
     children: int = 0
     stream: bool = True
+    stop: tuple[str, ...] = ()
+    stores: bool = False
+    """It leaves its conversation with the gateway and sends what is new alone."""
+    previous: str = ""
+    """Answer that it goes on from."""
+    num_known: int = 0
+    """Messages that the gateway has."""
+    looks_back: str = ""
+    """Answer that it asks for once more."""
 
 
 class Agent:
@@ -69,6 +78,9 @@ class Agent:
         self._num_threads += 1
         name = "" if role == "main" else f"{role}-{self._num_threads}" if self._dice.random() < 0.6 else role
         thread = Thread(name, role, messages, turns, then, stream=self._dice.random() < 0.7)
+        thread.stores = self._dice.random() < 0.3
+        if self._dice.random() < 0.3:
+            thread.stop = (chr(97 + self._dice.randrange(26)),)
         self._threads.append(thread)
         self._ask(thread)
 
@@ -135,6 +147,8 @@ class Agent:
             return
         if kind == "text":
             thread.heard += what
+        elif kind == "answer" and thread.looks_back:
+            self._looked_back(thread, what)
         elif kind == "answer":
             self._answered(thread, what)
         else:
@@ -155,8 +169,12 @@ class Agent:
         if not text.startswith(thread.heard):
             raise Violation(f"{reply.call}: the client heard {thread.heard!r}, the answer is {text!r}")
         self._process.sim.watch.answered(reply.call, text, tuple(call.id for call in answer.tool_calls))
+        if thread.previous:
+            self._process.sim.watch.continued(reply.call, thread.previous)
         thread.messages.append(Message(role="assistant", content=text, tool_calls=answer.tool_calls))
         thread.turns_left -= 1
+        if thread.stores:
+            thread.previous, thread.num_known = reply.call, len(thread.messages)
         if thread.turns_left <= 0:
             thread.then()
             return
@@ -164,6 +182,19 @@ class Agent:
             thread.messages += [Message(role="tool", content="ok", tool_call_id=call.id) for call in answer.tool_calls]
         else:
             thread.messages.append(Message(role="user", content=f"go on {thread.turns_left}"))
+        if thread.stores and self._dice.random() < 0.3:
+            thread.looks_back = reply.call
+            self._later(0.02, lambda: self._ask(thread))
+        else:
+            self._go_on(thread)
+
+    def _looked_back(self, thread: Thread, reply: Reply) -> None:
+        """A stored answer once more: the same."""
+        call, thread.looks_back = thread.looks_back, ""
+        thread.connection, thread.number = None, thread.number + 1
+        said = next(message for message in reversed(thread.messages) if message.role == "assistant")
+        if (reply.call, reply.answer.content, reply.answer.tool_calls) != (call, said.content, said.tool_calls):
+            raise Violation(f"{call}: {reply.answer} is fetched, {said} was given")
         self._go_on(thread)
 
     def _go_on(self, thread: Thread) -> None:
@@ -193,21 +224,29 @@ class Agent:
     def _compact(self, thread: Thread) -> None:
         def back() -> None:
             thread.messages = [thread.messages[0], Message(role="user", content="summary")]
+            thread.previous, thread.num_known = "", 0
             self._later(0.01, lambda: self._ask(thread))
 
         self._spawn("compaction", [*thread.messages, Message(role="user", content="summarise")], 1, back)
 
-    def _request(self, thread: Thread) -> Arrived:
-        turns = digest_turns(thread.messages)
-        identity = digest(self._execution.encode(), thread.name.encode(), *(turn.digest for turn in turns))
+    def _request(self, thread: Thread) -> Arrived | Retrieve:
+        if thread.looks_back:
+            return Retrieve("", self._execution, thread.looks_back)
+        messages = thread.messages[thread.num_known :]
+        turns = digest_turns(messages)
+        asked = f"{thread.name}\n{thread.previous}\n{thread.stop}"
+        identity = digest(self._execution.encode(), asked.encode(), *(turn.digest for turn in turns))
         return Arrived(
             conn="",
             execution=self._execution,
             role=thread.role,
             thread=thread.name,
             request_hash=identity.hex(),
-            messages=tuple(thread.messages),
+            messages=tuple(messages),
             turns=turns,
             tools_digest=b"",
             stream=thread.stream,
+            stop=thread.stop,
+            store=thread.stores,
+            previous=thread.previous,
         )

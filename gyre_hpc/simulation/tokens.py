@@ -35,10 +35,18 @@ def render_suffix(messages: Sequence[Message], ended: bool) -> bytes:
     return pack_ids([*(() if ended else (STOP,)), *(id for message in messages for id in _ids(message)), 4])
 
 
-def parse(ids: Sequence[int]) -> Answer:
-    text = "".join(chr(97 + id - FIRST_LETTER) for id in ids if FIRST_LETTER <= id < FIRST_LETTER + 26)
-    calls = tuple(ToolCall(name="tool", arguments="{}") for id in ids if id == TOOL)
-    return Answer(content=text, tool_calls=calls)
+def stop_id(stop: Sequence[str]) -> int | None:
+    """The token that is the one stop sequence of a call: a letter."""
+    return FIRST_LETTER + ord(stop[0]) - 97 if stop else None
+
+
+def parse(ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
+    last = stop_id(stop)
+    is_cut = last is not None and last in ids
+    kept = ids[: ids.index(last)] if last is not None and is_cut else ids
+    text = "".join(chr(97 + id - FIRST_LETTER) for id in kept if FIRST_LETTER <= id < FIRST_LETTER + 26)
+    calls = tuple(ToolCall(name="tool", arguments="{}") for id in kept if id == TOOL)
+    return Answer(content=text, tool_calls=calls, stopped_by=stop[0] if is_cut else "")
 
 
 def _ids(message: Message) -> tuple[int, int, int]:

@@ -34,6 +34,7 @@ class Watch:
         self.says = self._calls.says
         self.replies = self._calls.replies
         self.answered = self._calls.answered
+        self.continued = self._calls.continued
         self.made = self._training.made
         self.applies = self._training.applies
         self.accumulated = self._training.accumulated
@@ -48,8 +49,8 @@ class Watch:
         elif isinstance(machine, GatewayMachine):
             tokens = machine._shard.tokens
             for purpose in ("", "eval_", "warm_"):
-                if tokens[f"{purpose}resampled"] or tokens[f"{purpose}lost"]:
-                    raise Violation(f"{process.name}: tokens resampled or lost: {dict(tokens)}")
+                if any(tokens[purpose + fault] for fault in ("resampled", "lost", "digest_mismatch")):
+                    raise Violation(f"{process.name}: tokens resampled, lost or not what the engine saw: {dict(tokens)}")
 
     def sent(self, sender: Process, to: str, message: Any) -> None:
         self._documents.sent(sender, to, message)
@@ -90,6 +91,8 @@ class Watch:
 
     def refused(self, execution: str, status: int, code: str) -> None:
         self._sim.counts[f"refused_{code}" if status else "connections_lost"] += 1
+        if code in ("previous_response_not_found", "not_found"):
+            raise Violation(f"{execution}: a stored answer is not found")
 
     def prepared(self, micro_batch: MicroBatch, content: Content) -> None:
         self._sim.counts["micro_batches_prepared"] += 1

@@ -4,9 +4,12 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from gyre_hpc.chat.base import Answer
 from gyre_hpc.machines.call.actions import EngineAttempt, Reply, Say
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Record, Stored
 from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
@@ -25,6 +28,10 @@ class CallFacts:
     newest: Version | None = None
     end: CallEnd | None = None
     prompt: bytes = b""
+
+    def answer(self) -> Answer:
+        """What its durable tokens say."""
+        return parse(self.ids, self.begin.sampling.stop)
 
 
 class CallTruth:
@@ -53,7 +60,12 @@ class CallTruth:
             case Delivered(call=call):
                 if self.calls[call].end is None:
                     raise Violation(f"{call} delivered before its end is durable")
-            case ExecutionEnd():
+            case Stored(call=call, answer=answer):
+                told = msgspec.msgpack.decode(answer, type=Answer)
+                if told.content != self.calls[call].answer().content:
+                    raise Violation(f"{call}: {told.content!r} is stored, {self.calls[call].answer().content!r} was sampled")
+                self._sim.counts["stored"] += 1
+            case ExecutionEnd() | Forgotten():
                 pass
 
     def _progress(self, record: CallProgress) -> None:
@@ -101,7 +113,7 @@ class CallTruth:
     def says(self, process: Process, say: Say) -> None:
         text = self._said[process, say.conn] = self._said[process, say.conn] + say.text
         facts = self.calls.get(say.call)
-        if facts is None or not parse(facts.ids).content.startswith(text):
+        if facts is None or not facts.answer().content.startswith(text):
             raise Violation(f"{say.call}: a client is told text that is not durable")
 
     def replies(self, process: Process, reply: Reply) -> None:
@@ -111,15 +123,21 @@ class CallTruth:
         text = reply.answer.content
         if not text.startswith(self._said.pop((process, reply.conn), "")):
             raise Violation(f"{reply.call}: what was said is no beginning of the answer {text!r}")
-        if text != parse(facts.ids).content:
+        if text != facts.answer().content:
             raise Violation(f"{reply.call}: the answer {text!r} is not what was sampled")
 
     def answered(self, call: str, text: str, tool_calls: tuple[str, ...]) -> None:
         """A client has its answer."""
         facts = self.calls[call]
-        answer = parse(facts.ids)
+        answer = facts.answer()
         if text != answer.content:
             raise Violation(f"{call}: the client got {text!r}, sampled was {answer.content!r}")
         if len(tool_calls) != len(answer.tool_calls) or facts.end is None or facts.end.tool_calls != tool_calls:
             raise Violation(f"{call}: the client got other tool calls than recorded")
         self._sim.counts["answers"] += 1
+
+    def continued(self, call: str, previous: str) -> None:
+        """A client that went on from a stored answer has its own."""
+        if self.calls[call].begin.parent != previous:
+            raise Violation(f"{call} goes on from {self.calls[call].begin.parent}, asked for was {previous}")
+        self._sim.counts["continued"] += 1

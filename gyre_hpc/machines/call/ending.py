@@ -9,6 +9,7 @@ from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.delivery import final, parse, refuse, reply
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.malformed import as_tool_call
+from gyre_hpc.machines.call.outbox import execution_of
 from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.recorded import ANSWERED
 from gyre_hpc.machines.call.shard import Shard
@@ -31,7 +32,11 @@ def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
     if live.state is CallState.closing:
         _record_end(shard, live, live.answer)
     elif live.state is CallState.ended:
-        reply(shard, live)
+        if live.asked.store and not shard.tree(live.execution).is_kept(live.call):
+            # Whoever asked first did not want it kept.
+            shard.persist(_stored(shard, live, final(live, live.answer)))
+        else:
+            reply(shard, live)
 
 
 def with_ids(live: LiveCall, answer: Answer) -> Answer:
@@ -121,7 +126,7 @@ def end_execution(shard: Shard, execution: str) -> None:
 
 
 def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
-    node, asked = live.recorded, live.asked
+    node = live.recorded
     node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
     told = final(live, answer)
     node.text = text_digest(told.content)
@@ -130,9 +135,23 @@ def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
     node.turn = digest_turns([said])[0].digest
     node.thought |= bool(answer.reasoning)
     count_tool_calls(shard, live.execution, len(node.tool_calls), len(answer.malformed))
-    if asked.store:
-        shard.persist(Stored(live.call, asked.messages, msgspec.msgpack.encode(told), asked.previous, asked.echo, shard.unix()))
+    if live.asked.store:
+        shard.persist(_stored(shard, live, told))
     _persist_end(shard, live, told)
+
+
+def recorded_stored(shard: Shard, record: Stored) -> None:
+    """An answer is kept durably; it may be what an ended call still waited for."""
+    tree, live = shard.trees.get(execution_of(record.call)), shard.live.get(record.call)
+    if tree is not None:
+        tree.keep(record)
+    if live is not None and live.state is CallState.ended and live.answer is not None:
+        reply(shard, live)
+
+
+def _stored(shard: Shard, live: LiveCall, told: Answer) -> Stored:
+    asked = live.asked
+    return Stored(live.call, asked.messages, msgspec.msgpack.encode(told), asked.previous, asked.echo, shard.unix())
 
 
 def count_tool_calls(shard: Shard, execution: str, num: int, num_malformed: int) -> None:

@@ -24,7 +24,6 @@ from gyre_hpc.machines.base import (
 from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling, stored
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
-from gyre_hpc.machines.call.outbox import execution_of
 from gyre_hpc.machines.call.progress import flush
 from gyre_hpc.machines.call.restart import restarted
 from gyre_hpc.machines.call.settings import GatewaySettings
@@ -172,9 +171,7 @@ class GatewayMachine(Machine):
             ending.recorded_end(shard, record)
             stored.confirm_durable(shard, record.call)
         elif isinstance(record, Stored):
-            tree = shard.trees.get(execution_of(record.call))
-            if tree is not None:
-                tree.stored[record.call] = record
+            ending.recorded_stored(shard, record)
         elif isinstance(record, Forgotten):
             stored.confirm_durable(shard, record.call)
 

@@ -221,6 +221,15 @@ class RecordedTree:
         node.thought |= end.thought
         return node
 
+    def keep(self, record: Stored) -> None:
+        """Its answer can be fetched and gone on from, once the call has ended."""
+        self.stored[record.call] = record
+        self.forgotten.discard(record.call)
+
+    def is_kept(self, call: str) -> bool:
+        """Stored, and not forgotten since."""
+        return call in self.stored and call not in self.forgotten
+
     def _answer_in(self, state: bytes, turn: Turn) -> Node | None:
         """The recorded call whose answer `turn` is; equal ones go to the one least built upon, unless the turn names its call."""
         if turn.call:

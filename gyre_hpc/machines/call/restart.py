@@ -68,7 +68,7 @@ def _replay(shard: Shard, record: Record) -> None:
         case Delivered(call=call):
             shard.trees[execution_of(call)].nodes[call].delivered = True
         case Stored(call=call):
-            shard.trees[execution_of(call)].stored[call] = record
+            shard.trees[execution_of(call)].keep(record)
         case Forgotten(call=call):
             shard.trees[execution_of(call)].forgotten.add(call)
         case ExecutionEnd(execution=execution):

@@ -169,7 +169,7 @@ def _is_stored(shard: Shard, tree: RecordedTree, call: str) -> bool:
     node, live = tree.nodes.get(call), shard.live.get(call)
     if node is None or not node.is_answered or (live is not None and live.state is not CallState.ended):
         return False
-    return call in tree.stored and call not in tree.forgotten
+    return tree.is_kept(call)
 
 
 def _connect(shard: Shard, asked: Retrieve | Forget | Cancel) -> None:

@@ -175,6 +175,20 @@ def test_an_answer_is_stored_before_its_end_and_not_found_before_it_is_durable()
     assert [action.code for action in world.actions.values() if isinstance(action, Refuse)] == ["not_found"]
 
 
+def test_an_answer_that_is_asked_for_again_to_be_stored_is_stored_then() -> None:
+    """The same request, but nobody wanted its answer kept the first time; or it was deleted since."""
+    world = a_world()
+    ask(world, user("go"), store=False)
+    ask(world, user("go"), store=True)
+    assert [record.call for record in world.journal if isinstance(record, Stored)] == [CALL]
+    assert len(world.begins()) == 1
+    assert isinstance(inquire(world, Retrieve), Reply)
+    assert isinstance(inquire(world, Forget), Confirm)
+    ask(world, user("go"), store=True)
+    world.crash(0)
+    assert isinstance(inquire(world, Retrieve), Reply)
+
+
 def test_a_running_call_is_cancelled_and_a_finished_one_is_not() -> None:
     world = a_world()
     client = Client(EXECUTION, "main", 1, False, asks={"store": True})
