@@ -9,6 +9,13 @@ from gyre_hpc.gateway.protocols.base import RequestError
 from gyre_hpc.shell.timers import within
 
 
+class UnreadBody(RequestError):
+    """The body is not read to its end: nobody knows where on this connection the next request would begin."""
+
+    def __init__(self, text: str, status: int, code: str) -> None:
+        super().__init__(text, field="body", status=status, code=code)
+
+
 class Bodies:
     """Reads them. The limit of bytes is the application's (`gateway.max_body_bytes`)."""
 
@@ -17,7 +24,7 @@ class Bodies:
         self._deadline_s = deadline_s
 
     async def read(self, request: web.Request) -> bytes:
-        """Raises RequestError: 413 too long, 408 too slow, 400 encoded wrongly."""
+        """Raises UnreadBody: 413 too long, 408 too slow, 400 encoded wrongly."""
         if (request.content_length or 0) > request.client_max_size:
             raise _too_large(request)
         try:
@@ -27,12 +34,11 @@ class Bodies:
             raise _too_large(request) from None
         except TimeoutError:
             text = f"body: not complete after {self._deadline_s:g} s (gateway.body_deadline_s); send it again"
-            raise RequestError(text, status=408, code="request_timeout", field="body") from None
+            raise UnreadBody(text, 408, "request_timeout") from None
         except web.RequestPayloadError as error:
-            text = f"body: {' '.join(str(error).split())[:200]}"
-            raise RequestError(text, field="body", code="invalid_body") from None
+            raise UnreadBody(f"body: {' '.join(str(error).split())[:200]}", 400, "invalid_body") from None
 
 
-def _too_large(request: web.Request) -> RequestError:
+def _too_large(request: web.Request) -> UnreadBody:
     text = f"body: larger than {request.client_max_size} bytes (gateway.max_body_bytes)"
-    return RequestError(text, status=413, code="request_too_large", field="body")
+    return UnreadBody(text, 413, "request_too_large")

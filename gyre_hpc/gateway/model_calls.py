@@ -5,7 +5,7 @@ from collections.abc import Callable
 from aiohttp import web
 
 from gyre_hpc.gateway.access import Access
-from gyre_hpc.gateway.bodies import Bodies
+from gyre_hpc.gateway.bodies import Bodies, UnreadBody
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.protocols.base import ChatRequest, Protocol, RequestError
 from gyre_hpc.gateway.protocols.json_body import encoded
@@ -91,4 +91,7 @@ class ModelCalls:
 
 
 def error_response(protocol: Protocol, error: RequestError) -> web.Response:
-    return web.Response(body=protocol.error(error), status=error.status, content_type="application/json")
+    response = web.Response(body=protocol.error(error), status=error.status, content_type="application/json")
+    if isinstance(error, UnreadBody):
+        response.force_close()
+    return response

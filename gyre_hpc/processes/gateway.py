@@ -8,6 +8,7 @@ import sys
 from gyre_hpc.gateway.run import Gateway
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.descriptors import raise_descriptor_limit
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.refusal import refusing
 
@@ -28,6 +29,8 @@ async def serve(birth: Birth) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    # Every live call has two connections: its client's and its cell's.
+    raise_descriptor_limit()
     return refusing(lambda: asyncio.run(serve(read_birth(argv))))
 
 
