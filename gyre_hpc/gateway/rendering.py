@@ -5,14 +5,15 @@ Results need no order: the machine knows them by their keys.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-from gyre_hpc.chat.base import Answer, ChatFormat, Message, Reader
+from gyre_hpc.chat.base import Answer, ChatFormat, Reader
 from gyre_hpc.gateway.protocols.base import TokenLogprob
 from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
 from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol.tensors import pack_ids, unpack_floats, unpack_ids
+from gyre_hpc.shell.host import LATER
 
 Progress = Callable[[Any], None]
 LONG_CHARS = 64 << 10
@@ -31,9 +32,11 @@ class Rendering:
 
     async def render(self, key: str, action: Render, progress: Progress) -> bytes:
         """Packed ids. Whatever the format raises means that it does not take these messages."""
-        if _num_chars(action.messages) > LONG_CHARS:
-            return await asyncio.to_thread(self._render, action)
-        return self._render(action)
+        return await asyncio.to_thread(self._render, action) if _is_long(action) else self._render(action)
+
+    def render_short(self, action: Render) -> Any:
+        """The same at once, or LATER."""
+        return LATER if _is_long(action) else self._render(action)
 
     def _render(self, action: Render) -> bytes:
         if action.ended is None:
@@ -41,6 +44,10 @@ class Rendering:
         return pack_ids(self._format.render_suffix(action.messages, ended=action.ended, thought=action.thought))
 
     async def parse(self, key: str, action: Parse, progress: Progress) -> Answer:
+        return self.parsed(action)
+
+    def parsed(self, action: Parse) -> Answer:
+        """The same at once."""
         if action.partial:
             return self._read(action)
         self._readers.pop(action.call, None)
@@ -64,8 +71,8 @@ class Rendering:
         return tuple(TokenLogprob(text=tokenizer.decode([id]), raw=tokenizer.bytes_of(id), logprob=value) for id, value in pairs)
 
 
-def _num_chars(messages: Sequence[Message]) -> int:
-    return sum(len(message.content) + len(message.reasoning) for message in messages)
+def _is_long(action: Render) -> bool:
+    return sum(len(message.content) + len(message.reasoning) for message in action.messages) > LONG_CHARS
 
 
 async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:

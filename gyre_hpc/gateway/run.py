@@ -53,6 +53,7 @@ class Gateway:
                 HangUp: self._connections.hang_up,
             },
             note=note,
+            at_once={Render: rendering.render_short, Parse: rendering.parsed},
             # The journal is this machine's log: the same append(record, done), other framing.
             machine_log=cast(MachineLog, writer),
             record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,

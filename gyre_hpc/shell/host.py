@@ -1,7 +1,8 @@
 """One machine in one process: turns the world into inputs and effects into deeds, in the order the machine gave them.
 
 Actions: a shell gives a mapping from action type to `async def action(key, action, progress) -> result`. What it returns
-becomes Finished, what it raises becomes Failed (the class name as `kind`), `progress(item)` becomes Progressed.
+becomes Finished, what it raises becomes Failed (the class name as `kind`), `progress(item)` becomes Progressed. What is over in
+microseconds may also be a plain function in `at_once`: its result is queued right away, which spares a task and a turn of the loop.
 """
 
 import asyncio
@@ -44,6 +45,9 @@ from gyre_hpc.shell.timers import Timers
 
 log = logging.getLogger(__name__)
 Action = Callable[[str, Any, Callable[[Any], None]], Awaitable[Any]]
+AtOnce = Callable[[Any], Any]
+LATER = object()
+"""Result of an AtOnce: not this one, its action in `actions` does it."""
 NoteSink = Callable[[str, Mapping[str, Any]], None]
 
 
@@ -60,6 +64,7 @@ class Host:
         addresses: dict[str, str],
         actions: Mapping[type, Action],
         note: NoteSink,
+        at_once: Mapping[type, AtOnce] | None = None,
         machine_log: MachineLog | None = None,
         record_to: Path | None = None,
         max_body_bytes: int = 64 << 20,
@@ -72,6 +77,7 @@ class Host:
         """Resolves with the reason when this process should end."""
         self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses)
         self._actions, self._note, self._log = dict(actions), note, machine_log
+        self._at_once = dict(at_once or {})
         self._others_cpu_s = others_cpu_s
         self._timers = Timers(lambda key: self.tell(TimerFired(key)))
         self._recorder = Recorder(record_to) if record_to else None
@@ -187,6 +193,10 @@ class Host:
 
     def _start(self, key: str, action: Any) -> None:
         assert key not in self._tasks, f"action {key} started twice"
+        act = self._at_once.get(type(action))
+        if act is not None and (ending := _ended(key, act, action)) is not None:
+            self._queue.append(ending)
+            return
         self._tasks[key] = self._loop.create_task(self._act(key, action))
 
     async def _act(self, key: str, action: Any) -> None:
@@ -207,6 +217,15 @@ class Host:
         if self._tasks.get(key) is task:
             del self._tasks[key]
             self.tell(ending)
+
+
+def _ended(key: str, act: AtOnce, action: Any) -> Input | None:
+    try:
+        result = act(action)
+    except Exception as error:  # process edge, as in Host._act
+        log.debug("action %s failed", key, exc_info=True)
+        return Failed(key, type(error).__name__, str(error))
+    return None if result is LATER else Finished(key, result)
 
 
 def _persisted(key: str, error: Exception | None) -> Input:
