@@ -27,7 +27,7 @@ class Inquiries:
 
     def add_to(self, app: web.Application, base: str) -> None:
         app.router.add_get(base + "/v1/models", self._models)
-        app.router.add_get(base + "/v1/models/{model:.+}", self._one_model)
+        app.router.add_get(base + r"/v1/models/{model:[\s\S]+}", self._one_model)
         app.router.add_post(base + "/v1/messages/count_tokens", self._count)
         app.router.add_get(base + "/api/hello", self._hello)
 

@@ -8,6 +8,7 @@ from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.inquiries import Inquiries
 from gyre_hpc.gateway.model_calls import ModelCalls, Tell
+from gyre_hpc.gateway.openapi import ServedDocument
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
 from gyre_hpc.gateway.protocols.responses import Responses
@@ -30,6 +31,7 @@ class HarnessSurface:
         self._inquiries = Inquiries(access=access, bodies=bodies, model=model, harness=harness, chat_format=chat_format)
         self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
         self._stored = StoredAnswers(access, self._calls, self._responses)
+        self._document = ServedDocument(access, self._chat)
 
     def add_to(self, app: web.Application) -> None:
         app[OPEN].add(PREFIX)
@@ -37,8 +39,9 @@ class HarnessSurface:
         app.router.add_post(BASE + "/v1/messages", self._anthropic_messages)
         app.router.add_post(BASE + "/v1/responses", self._openai_responses)
         self._stored.add_to(app, BASE)
+        self._document.add_to(app, BASE)
         self._inquiries.add_to(app, BASE)
-        app.router.add_route("*", PREFIX + "{rest:.*}", self._inquiries.unknown)
+        app.router.add_route("*", PREFIX + r"{rest:[\s\S]*}", self._inquiries.unknown)
 
     async def _chat_completions(self, request: web.Request) -> web.StreamResponse:
         return await self._calls.answer(request, self._chat)
