@@ -12,7 +12,7 @@ from gyre_hpc.chat.base import Message
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import entries, last_text
-from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, no_command, npm_cpu
+from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, files, no_command, npm_cpu
 
 _AGENT = "x-claude-code-agent-id"
 _COMPACTION = "CRITICAL: Respond with TEXT ONLY"
@@ -52,7 +52,9 @@ class ClaudeCode(Harness):
         if options.get("max_calls"):
             argv.append(f"--max-turns={options['max_calls']}")
         assert start.installed is not None
-        return Launch(argv=(*argv, "--", no_command(start.instruction)), environment=_variables(start), readable=(start.installed,))
+        return Launch(
+            argv=(*argv, "--", no_command(start.instruction)), environment=_variables(start), readable=(start.installed,), files=files()
+        )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         if _is_helper(body):

@@ -7,7 +7,7 @@ from typing import Any
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
 from gyre_hpc.harnesses.reading import json_header
-from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, PATH, environment, npm_cpu
+from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, PATH, environment, files, npm_cpu
 
 _TARGETS = {"x64": "x86_64-unknown-linux-musl", "arm64": "aarch64-unknown-linux-musl"}
 _KEY = "GYRE_KEY"
@@ -40,7 +40,7 @@ class Codex(Harness):
             argv=(*argv, "--", start.instruction),
             environment=environment(start, path=f"{start.installed / _vendor()}/codex-path:{PATH}", **own),
             readable=(start.installed,),
-            files={".codex/config.toml": _settings(start)},
+            files=files({".codex/config.toml": _settings(start)}),
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses.base import MODEL, Harness, Launch, Start
-from gyre_hpc.harnesses.surroundings import environment
+from gyre_hpc.harnesses.surroundings import environment, files
 
 PROTOCOLS = ("chat_completions", "responses", "messages")
 _PLACEHOLDER = re.compile(r"\{(base_url|api_key|instruction|workspace|home|model)\}")
@@ -51,6 +51,7 @@ class Command(Harness):
             argv=tuple(_filled(word, values) for word in words(start.options.get("command"))),
             environment={name: _filled(value, values) for name, value in environment(start).items()},
             readable=tuple(Path(path) for path in start.options.get("readable", ())),
+            files=files(),
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gyre_hpc.harnesses.base import MODEL, Harness, Installation, Installer, Launch, Start
 from gyre_hpc.harnesses.place import program_of
-from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment
+from gyre_hpc.harnesses.surroundings import LONGEST_SILENCE_MS, environment, files
 
 
 class MiniSweAgent(Harness):
@@ -58,7 +58,12 @@ class MiniSweAgent(Harness):
             "MSWEA_SILENT_STARTUP": "1",
         }
         # The environment's interpreter is a link to the one it was made with, whose library must be readable too.
-        return Launch(argv=tuple(argv), environment=environment(start, **own), readable=(start.installed, python.resolve().parent.parent))
+        return Launch(
+            argv=tuple(argv),
+            environment=environment(start, **own),
+            readable=(start.installed, python.resolve().parent.parent),
+            files=files(),
+        )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         return "main"

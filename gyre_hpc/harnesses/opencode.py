@@ -11,6 +11,7 @@ from gyre_hpc.harnesses.reading import system_text
 from gyre_hpc.harnesses.surroundings import environment, files, npm_cpu
 
 _KEY = "GYRE_KEY"
+_FOLDER = ".config/opencode"
 _INSTRUCTION = ".instruction"
 _TITLE = "title generator"
 
@@ -49,7 +50,14 @@ class OpenCode(Harness):
             argv=argv,
             environment=environment(start, **own),
             readable=(start.installed,),
-            files=files({".config/opencode/opencode.json": _settings(start), _INSTRUCTION: start.instruction}),
+            files=files(
+                {
+                    f"{_FOLDER}/opencode.json": _settings(start),
+                    # At each start it would fetch a package for plugins that nobody uses here.
+                    f"{_FOLDER}/.npmrc": "offline=true\n",
+                    _INSTRUCTION: start.instruction,
+                }
+            ),
         )
 
     def role(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:

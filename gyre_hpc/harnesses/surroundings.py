@@ -1,6 +1,7 @@
 """What every installed harness finds around it, whatever it is."""
 
 import platform
+from collections.abc import Mapping
 
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses.base import Start
@@ -12,9 +13,14 @@ _CPUS = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 def environment(start: Start, *, path: str = PATH, **own: str) -> dict[str, str]:
-    """Its own variables, a plain terminal, and `harness.environment` above all."""
-    plain = {"PATH": path, "HOME": start.home, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": "/tmp"}
+    """Its own variables, a plain terminal, temporary files where no other execution finds them (see `files`), and `harness.environment` above all."""
+    plain = {"PATH": path, "HOME": start.home, "LANG": "C.UTF-8", "TERM": "dumb", "TMPDIR": f"{start.home}/tmp"}
     return {**plain, **own, **{name: str(value) for name, value in start.options.get("environment", {}).items()}}
+
+
+def files(own: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Its own files, and one that makes the folder for temporary ones."""
+    return {"tmp/.keep": "", **(own or {})}
 
 
 def no_command(instruction: str) -> str:

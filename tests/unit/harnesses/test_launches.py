@@ -50,6 +50,8 @@ def test_an_installed_harness_starts_from_its_folder_with_its_home_and_keeps_the
     assert folder in started.readable
     assert any(word.startswith(f"{folder}/") for word in started.argv)
     assert started.environment["HOME"] == HOME
+    # Two executions must not meet in /tmp, where there is no sandbox.
+    assert started.environment["TMPDIR"] == f"{HOME}/tmp" and "tmp/.keep" in started.files
     assert KEY in started.environment.values()
     assert not any(KEY in word for word in (*started.argv, *started.files.values()))
     assert URL in str(started.environment) + str(started.files)
@@ -122,6 +124,7 @@ def test_qwen_code_waits_and_knows_its_window() -> None:
     assert started.environment["OPENAI_BASE_URL"] == f"{URL}/v1" and started.environment["OPENAI_API_KEY"] == KEY
     assert "samplingParams" not in values("qwen_code")["model"]["generationConfig"]
     assert "--max-session-turns=7" in launch("qwen_code", "harness.max_calls=7").argv
+    assert 53 in create_harness("qwen_code").finished_codes
 
 
 def test_opencode_knows_its_provider_and_limits() -> None:
