@@ -12,6 +12,7 @@ from gyre_hpc.errors import UserError
 COMMANDS = {
     "status": "what a run is doing now, and what waits for what",
     "report": "write report.html and summary.json of a run",
+    "calls": "the model calls of a run as the journal has them: what was rendered, sampled and sent, and why it branched",
     "compare": "put finished or running runs side by side",
     "eval": "evaluate a checkpoint of a run on held-out tasks",
     "harness": "list the agent programs a run can use, and install them",

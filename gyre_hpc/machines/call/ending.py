@@ -1,14 +1,12 @@
 """How calls and executions end. Every end is a CallEnd record; an answer leaves after it is durable."""
 
-from dataclasses import replace
-
 import msgspec
 
 from gyre_hpc.chat.base import Answer, Message
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.delivery import final, parse, refuse, reply
 from gyre_hpc.machines.call.live import CallState, LiveCall
-from gyre_hpc.machines.call.malformed import as_tool_call
+from gyre_hpc.machines.call.minted import as_sent
 from gyre_hpc.machines.call.outbox import execution_of
 from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.recorded import ANSWERED
@@ -28,7 +26,7 @@ def close(shard: Shard, live: LiveCall, finish: str) -> None:
 def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
     """Mint ids for its tool calls; record the end, or deliver again what ended before."""
     live.parse_key = ""
-    live.answer = with_ids(live, answer)
+    live.answer = as_sent(live.call, answer)
     if live.state is CallState.closing:
         _record_end(shard, live, live.answer)
     elif live.state is CallState.ended:
@@ -37,13 +35,6 @@ def parsed(shard: Shard, live: LiveCall, answer: Answer) -> None:
             shard.persist(_stored(shard, live, final(live, live.answer)))
         else:
             reply(shard, live)
-
-
-def with_ids(live: LiveCall, answer: Answer) -> Answer:
-    """Tool-call ids that find this call again: harnesses send them back verbatim. Malformed calls follow the others."""
-    stem = f"call_{live.execution}_{live.recorded.ordinal}"
-    calls = (*answer.tool_calls, *map(as_tool_call, answer.malformed))
-    return replace(answer, tool_calls=tuple(replace(call, id=f"{stem}_{place}") for place, call in enumerate(calls)))
 
 
 def recorded_end(shard: Shard, end: CallEnd) -> None:

@@ -10,7 +10,7 @@ from gyre_hpc.chat.base import Answer, Malformed, Reader, ToolCall
 from gyre_hpc.chat.drill import DrillFormat
 from gyre_hpc.chat.parsers.qwen3_coder import Qwen3Coder
 from gyre_hpc.chat.reader import StreamReader
-from gyre_hpc.machines.call.malformed import NAME, as_tool_call
+from gyre_hpc.machines.call.minted import NAME, as_tool_call
 from gyre_hpc.protocol.journal import CallEnd
 from tests.fakes.call_parts import FORMAT, STOP, Client, row
 from tests.fakes.call_world import CallWorld
