@@ -142,7 +142,7 @@ def _text(item: dict[str, Any], field: str, kinds: frozenset[str] = _TEXT_PARTS,
         raise Misplaced(missing(content, "a string or a list of parts"), field)
     for place, part in enumerate(content):
         kind = part.get("type") if isinstance(part, dict) else None
-        if kind not in kinds or not isinstance(part.get("text"), str):
+        if not isinstance(kind, str) or kind not in kinds or not isinstance(part.get("text"), str):
             text = f"{str(kind)[:40]!r} without a text: only text parts are known"
             raise Misplaced(text, field, place, code="unsupported_content")
     return joint.join([part["text"] for part in content])
