@@ -30,7 +30,7 @@ CALLS = {
     "/v1/messages": {"max_tokens": 5, "messages": [{"role": "user", "content": "hi"}]},
 }
 CAREFUL = settings(
-    max_examples=30, deadline=None, derandomize=True, database=None,
+    max_examples=20, deadline=None, derandomize=True, database=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 )  # fmt: skip
 

@@ -81,7 +81,7 @@ def test_any_answer_comes_back_as_its_turn_with_or_without_ids(answer: Answer, d
     assert turns([*OPENED, *items])[2:] == (turn(answer),)
 
 
-def test_codex_keeps_the_handle_of_reasoning_and_drops_its_text() -> None:
+def test_a_client_may_keep_the_handle_of_reasoning_and_drop_its_text() -> None:
     reasoning, *rest = said(0, FIRST)
     kept = {"type": "reasoning", "id": reasoning["id"], "summary": [], "content": None, "encrypted_content": reasoning["encrypted_content"]}
     (message,) = turns([*OPENED, kept, *rest])[2:]
