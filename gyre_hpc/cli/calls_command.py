@@ -21,8 +21,8 @@ def call(args: argparse.Namespace) -> int:
         one = shown(calls[args.call], reader_of(args.run))
         print(msgspec.json.encode(one).decode() if args.json else describe(one))
     elif args.json:
-        for one in calls.values():
-            print(msgspec.json.encode(one.row).decode())
+        for pieces in calls.values():
+            print(msgspec.json.encode(pieces.row).decode())
     else:
-        print(table([one.row for one in calls.values()]))
+        print(table([pieces.row for pieces in calls.values()]))
     return 0

@@ -67,7 +67,7 @@ class ModelCalls:
         thread = self._harness.thread(headers, asked.body).encode("utf-8", "replace").decode()
         messages = self._harness.clean(asked.messages)
         turns = digest_turns(messages)
-        identity = digest(execution.encode(), thread.encode(), asked.identity, *(turn.digest for turn in turns))
+        identity = digest(execution.encode(), thread.encode(), asked.identity, *(turn.digest + turn.thinking for turn in turns))
         return Arrived(
             conn=conn,
             execution=execution,
