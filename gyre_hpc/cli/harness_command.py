@@ -6,6 +6,7 @@ import importlib
 ACTIONS = {
     "list": "what there is, and what of it is installed",
     "install": "fetch one into the cache",
+    "check": "let one work against gateway and scripted cells, through disturbances, and print a table",
 }
 
 

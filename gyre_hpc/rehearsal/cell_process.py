@@ -1,6 +1,6 @@
 """A process that stands for a cell: an engine of either kind, whose calls say what the script prescribes.
 
-Beside the engine's own HTTP surface, for the director alone (run token, like everything here):
+Beside the engine's own HTTP surface, on another port and for the director alone (run token, like everything here):
     POST /rehearsal/serve   {"term", "version"}   wake with a version, take calls
     POST /rehearsal/leave   {"term"}              close admission, end all calls with the tokens they have, sleep
     POST /rehearsal/update  {"version"}           other weights under live calls
@@ -34,12 +34,14 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.rehearsal.dialects import Dialect, dialect_of
 from gyre_hpc.rehearsal.script import next_turn
 from gyre_hpc.rehearsal.spelling import Spelling
+from gyre_hpc.shell.inbox import make_app
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.timers import Timers
 
 TOKEN = "GYRE_REHEARSAL_TOKEN"
 """Environment variable: the run token; never on a command line."""
 TICK_S = 0.01
+_MAX_BODY = 1 << 20
 _TICK = "tick"
 
 
@@ -107,7 +109,6 @@ class RehearsedCell:
         self._timers = Timers(lambda key: self._tick())
 
     def add_to(self, app: web.Application) -> None:
-        self._engine.add_to(app)
         for name in ("serve", "leave", "update", "go_on"):
             app.router.add_post(f"/rehearsal/{name}", getattr(self, f"_{name}"))
         app.router.add_get("/rehearsal/moments", self._moments)
@@ -183,20 +184,21 @@ class RehearsedCell:
 
 
 async def serve(part: Part, build: Build, advance: Callable[[ServedEngine], None]) -> None:
-    """Until the parent goes or a signal comes. The first line on stdout is the URL, as JSON."""
+    """Until the parent goes or a signal comes. The first line on stdout is JSON: where the engine and where the director is served."""
     chat_format = create_chat_format(ModelConfig(tokenizer=part.tokenizer, template=part.template))
     script = Script(chat_format, dialect_of(part.harness), part.max_context)
     engine = build(part, chat_format, script.answer)
     cell = RehearsedCell(engine, script, lambda: advance(engine))
-    app = web.Application(client_max_size=64 << 20)
+    app = make_app(part.run_token, _MAX_BODY)
     cell.add_to(app)
     over = asyncio.get_running_loop().create_future()
     end_with_parent(lambda reason: None if over.done() else over.set_result(reason))
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.2)
     await runner.setup()
     await web.SockSite(runner, listen(part.interface, 0)).start()
+    urls = {"engine": await engine.start(), "director": f"http://{part.interface}:{runner.addresses[0][1]}"}
     cell.start()
-    print(json.dumps({"url": f"http://{part.interface}:{runner.addresses[0][1]}"}), flush=True)
+    print(json.dumps(urls), flush=True)
     await over
     cell.close()
     await engine.close()

@@ -41,7 +41,7 @@ class Cell:
 
     def __init__(self, number: int, argv: list[str], run_token: str, log: Path, happened: Callable[[Happening], None]) -> None:
         self.number, self.name, self.term = number, f"cell-{number}", 0
-        self.url, self.is_serving, self.version = "", False, ""
+        self.url, self._director_url, self.is_serving, self.version = "", "", False, ""
         self._argv, self._run_token, self._log, self._happened = argv, run_token, log, happened
         self._process: Process | None = None
         self._http: aiohttp.ClientSession | None = None
@@ -59,7 +59,8 @@ class Cell:
         if not line:
             await self._process.wait()
             raise CellFailed(f"{self.name} did not start: {_last_line(self._log)}")
-        self.url = str(json.loads(line)["url"])
+        urls = json.loads(line)
+        self.url, self._director_url = str(urls["engine"]), str(urls["director"])
         self._http = aiohttp.ClientSession(headers={"Authorization": f"Bearer {self._run_token}"})
         listening = asyncio.get_running_loop().create_future()
         self._listening = asyncio.get_running_loop().create_task(self._listen(listening))
@@ -88,7 +89,9 @@ class Cell:
         """Every answer it gave, as its engine knows it; nothing from a cell that was killed."""
         if self._http is None or self._process is None:
             return []
-        async with self._http.get(f"{self.url}/rehearsal/seen", timeout=aiohttp.ClientTimeout(total=_ORDER_DEADLINE_S)) as response:
+        async with self._http.get(
+            f"{self._director_url}/rehearsal/seen", timeout=aiohttp.ClientTimeout(total=_ORDER_DEADLINE_S)
+        ) as response:
             return list(orjson.loads(await response.read()))
 
     @property
@@ -122,7 +125,7 @@ class Cell:
     async def _order(self, order: str, **fields: Any) -> Mapping[str, Any]:
         assert self._http is not None
         timeout = aiohttp.ClientTimeout(total=_ORDER_DEADLINE_S)
-        async with self._http.post(f"{self.url}/rehearsal/{order}", data=orjson.dumps(fields), timeout=timeout) as response:
+        async with self._http.post(f"{self._director_url}/rehearsal/{order}", data=orjson.dumps(fields), timeout=timeout) as response:
             body = await response.read()
             if response.status != 200:
                 raise CellFailed(f"{self.name} {order}: {response.status} {body[:200].decode(errors='replace')}")
@@ -131,7 +134,7 @@ class Cell:
     async def _listen(self, listening: asyncio.Future[None]) -> None:
         assert self._http is not None
         try:
-            async with self._http.get(f"{self.url}/rehearsal/moments", timeout=aiohttp.ClientTimeout(total=None)) as response:
+            async with self._http.get(f"{self._director_url}/rehearsal/moments", timeout=aiohttp.ClientTimeout(total=None)) as response:
                 async for line in response.content:
                     if not listening.done():
                         listening.set_result(None)

@@ -13,6 +13,7 @@ from rich.table import Table
 from gyre_hpc.rehearsal.base import Scenario
 from gyre_hpc.rehearsal.company import Performance, Rehearsal, company
 from gyre_hpc.rehearsal.dialects import dialect_of
+from gyre_hpc.rehearsal.recorder import Recorder
 from gyre_hpc.rehearsal.scenarios import SCENARIOS
 from gyre_hpc.rehearsal.verdict import Outcome
 
@@ -46,19 +47,26 @@ def _with_measure(scenarios: Sequence[Scenario]) -> Sequence[Scenario]:
     return scenarios
 
 
-def main(rehearsal: Rehearsal, scenarios: Sequence[Scenario], keep: Keep | None = None) -> int:
-    """Play, print, and say with the exit code whether all went well."""
+def main(rehearsal: Rehearsal, scenarios: Sequence[Scenario], record: Path | None = None) -> int:
+    """Play, print, and say with the exit code whether all went well. `record`: folder for what was sent and answered."""
     console = Console()
+    recorder = Recorder(rehearsal) if record is not None else None
     above = Path(tempfile.mkdtemp(prefix="gyre-rehearsal-"))
     placed = replace(rehearsal, folder=above)
     try:
-        outcomes = asyncio.run(rehearse(placed, scenarios, lambda line: console.print(line, markup=False, highlight=False), keep))
+        outcomes = asyncio.run(
+            rehearse(
+                placed, scenarios, lambda line: console.print(line, markup=False, highlight=False), recorder.keep if recorder else None
+            )
+        )
     finally:
         if rehearsal.keep:
             console.print(f"kept: {above}", markup=False)
         else:
             shutil.rmtree(above, ignore_errors=True)
     console.print(table(rehearsal.harness, outcomes))
+    if recorder is not None and record is not None:
+        console.print(f"recorded: {recorder.recording.write(record)}", markup=False)
     failed = [outcome.scenario for outcome in outcomes if outcome.problems]
     num_played = sum(not outcome.skipped for outcome in outcomes)
     console.print(f"{num_played - len(failed)} of {num_played} scenarios as they must be", markup=False)

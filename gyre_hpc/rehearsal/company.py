@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from gyre_hpc.rehearsal.director import Director
 from gyre_hpc.rehearsal.scenarios import SCENARIOS
 from gyre_hpc.rehearsal.stage import Stage
 from gyre_hpc.rehearsal.verdict import Evidence, Outcome, judge
-from gyre_hpc.rehearsal.wiretap import Request
 from gyre_hpc.runner.harnesses import Harnesses
 from gyre_hpc.sandboxes import create_sandbox
 
 NUM_CELLS = 2
 TOKENIZER = Path(__file__).resolve().parent / "tokenizer"
 """A byte-level one of 3,000 words, so that rehearsals and recordings hang on no download."""
-MAX_CONTEXT = 400_000
+MAX_CONTEXT = {"scripted": 400_000, "embedded": 64_000}
+"""Tokens, by engine: what is computed must also fit into memory."""
 KEEPALIVE_S = 0.3
 _DIED = "the warden died"
 
@@ -64,7 +64,7 @@ class Company:
         model = self.config.model
         argv = cell_argv(
             self.rehearsal.engine, harness=self.rehearsal.harness, tokenizer=model.tokenizer, template=model.template,
-            interface=self.config.network.interface, max_context=MAX_CONTEXT,
+            interface=self.config.network.interface, max_context=MAX_CONTEXT[self.rehearsal.engine],
         )  # fmt: skip
         return Cell(number, argv, self.run_token, self.rehearsal.folder / f"cell-{number}.log", self._happenings.put_nowait)
 
@@ -103,7 +103,7 @@ class Company:
         )  # fmt: skip
         outcome = judge(evidence, self.chat_format)
         self.first_prompt = self.first_prompt or outcome.first_prompt
-        return outcome, Performance(stage=stage, evidence=evidence, requests=stage.wiretap.requests)
+        return outcome, Performance(stage=stage, evidence=evidence, decode=self.chat_format.tokenizer.decode)
 
     async def _raise_cells(self) -> None:
         """All of them alive and serving the older weights."""
@@ -138,7 +138,7 @@ class Performance:
 
     stage: Stage
     evidence: Evidence
-    requests: list[Request]
+    decode: Callable[[Sequence[int]], str]
 
 
 @contextlib.asynccontextmanager
@@ -155,7 +155,7 @@ async def company(rehearsal: Rehearsal) -> AsyncIterator[Company]:
 def _config(rehearsal: Rehearsal, dialect: Dialect) -> Config:
     config = Config(
         experiment="rehearsal",
-        model=ModelConfig(tokenizer=str(TOKENIZER), template="chatml", max_context=MAX_CONTEXT),
+        model=ModelConfig(tokenizer=str(TOKENIZER), template="chatml", max_context=MAX_CONTEXT[rehearsal.engine]),
         harness=HarnessConfig(name=rehearsal.harness, **dialect.options),
         sandbox=rehearsal.sandbox or SandboxConfig(memory_mb=4096, max_processes=256, disk_mb=512),
         gateway=GatewayConfig(progress_tokens=16, keepalive_s=KEEPALIVE_S),

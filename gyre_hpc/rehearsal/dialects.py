@@ -23,6 +23,8 @@ class Dialect:
     """Words that are in a prompt only when a summary is asked for."""
     summary_form: str = "{}"
     helper_asked: tuple[str, ...] = ()
+    role_words: tuple[str, ...] = ()
+    """Words by which its adapter tells calls apart and that a recording must keep, beside those above."""
     helper_answer: str = '{"title": "Rehearsal"}'
     options: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the group `harness` for a rehearsal."""
@@ -42,6 +44,10 @@ class Dialect:
     """Share of its window that it fills before it compacts."""
     window_kept: int = 0
     """Tokens of its window that it keeps free."""
+
+    @property
+    def kept_words(self) -> tuple[str, ...]:
+        return (*self.summary_asked, *self.helper_asked, *self.resume_asked, *self.role_words)
 
     @property
     def waits_by_tool(self) -> bool:
@@ -117,6 +123,7 @@ DIALECTS: Mapping[str, Dialect] = {
         abilities=_ALL - {_A.resumes_cut_answers},
         summary_asked=("You are the component that summarizes a conversation",),
         resume_asked=("The connection dropped mid-response",),
+        role_words=("<state_snapshot>",),
         is_nameless=True,
         summary_form="<state_snapshot>{}</state_snapshot>",
         window=20_000,
@@ -131,6 +138,7 @@ DIALECTS: Mapping[str, Dialect] = {
         abilities=_ALL - {_A.background_agents, _A.resumes_cut_answers},
         summary_asked=("anchored summary",),
         helper_asked=("Generate a title for this conversation",),
+        role_words=("title generator",),
         helper_answer="Rehearsal",
         window=20_000,
         window_kept=8_000,

@@ -39,6 +39,8 @@ class Stage:
     async def start(self) -> None:
         """Also after the shard went: same port, from the journal."""
         self._incarnation += 1
+        if self._incarnation > 1:
+            self.wiretap.events.append(["restart"])
         birth = Birth(
             name=SHARD,
             attempt=ATTEMPT,

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Any
 
 from aiohttp import web
 
@@ -29,6 +30,8 @@ class Wiretap:
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
+        self.events: list[list[Any]] = []
+        """["begin", n] and ["end", n] of requests, ["restart"] of the shard, in order."""
 
     def add_to(self, app: web.Application) -> None:
         app.middlewares.append(self._listen)
@@ -48,6 +51,10 @@ class Wiretap:
             body=body,
         )
         self.requests.append(heard)
-        response = await handler(request)
-        heard.status = response.status
-        return response
+        self.events.append(["begin", heard.number])
+        try:
+            response = await handler(request)
+            heard.status = response.status
+            return response
+        finally:
+            self.events.append(["end", heard.number])
