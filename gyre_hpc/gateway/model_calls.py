@@ -9,10 +9,11 @@ from gyre_hpc.gateway.bodies import Bodies, UnreadBody
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.protocols.base import ChatRequest, Protocol, RequestError
 from gyre_hpc.gateway.protocols.json_body import encoded
+from gyre_hpc.gateway.turn_memory import TurnMemory
 from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.machines.base import Input, Received
 from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Cancel, Forget, Left, Retrieve
-from gyre_hpc.machines.call.turns import digest, digest_turns
+from gyre_hpc.machines.call.turns import digest
 
 Tell = Callable[[Input], None]
 
@@ -23,6 +24,7 @@ class ModelCalls:
     def __init__(self, *, access: Access, bodies: Bodies, harness: Harness, connections: Connections, tell: Tell) -> None:
         self._access, self._bodies, self._harness = access, bodies, harness
         self._connections, self._tell = connections, tell
+        self._memory = TurnMemory()
 
     async def answer(self, request: web.Request, protocol: Protocol) -> web.StreamResponse:
         """POST of a conversation."""
@@ -66,7 +68,7 @@ class ModelCalls:
         # Header bytes that are no UTF-8 arrive as lone surrogates, which no record can hold.
         thread = self._harness.thread(headers, asked.body).encode("utf-8", "replace").decode()
         messages = self._harness.clean(asked.messages)
-        turns = digest_turns(messages)
+        turns = self._memory.turns(execution, thread, messages)
         identity = digest(execution.encode(), thread.encode(), asked.identity, *(turn.digest + turn.thinking for turn in turns))
         return Arrived(
             conn=conn,

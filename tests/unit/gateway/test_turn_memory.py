@@ -1,0 +1,47 @@
+"""Remembered digests are those that would be made anew, and no more is remembered than allowed."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gyre_hpc.chat.base import Message, ToolCall
+from gyre_hpc.gateway import turn_memory
+from gyre_hpc.gateway.turn_memory import TurnMemory
+from gyre_hpc.machines.call.turns import digest_turns
+
+MESSAGES = [
+    Message(role="user", content="one"),
+    Message(role="user", content="two"),
+    Message(role="assistant", content="one"),
+    Message(role="assistant", content="one", reasoning="because"),
+    Message(role="assistant", tool_calls=(ToolCall(name="shell", arguments="{}", id="a"),)),
+    Message(role="assistant", tool_calls=(ToolCall(name="shell", arguments="{ }", id="a"),)),
+    Message(role="tool", content="one", tool_call_id="a"),
+]
+conversations = st.lists(st.sampled_from(MESSAGES), max_size=6)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["e", "f"]), st.sampled_from(["main", "sub"]), conversations), max_size=20), st.integers(1, 4000))
+def test_turns_are_those_of_digest_turns_whatever_came_before(asked: list[tuple[str, str, list[Message]]], most_chars: int) -> None:
+    memory = TurnMemory(most_chars)
+    for execution, thread, messages in asked:
+        assert memory.turns(execution, thread, messages) == digest_turns(messages)
+        kept = [known for branches in memory._known.values() for known in branches]
+        assert memory._num_chars == sum(known.num_chars for known in kept) <= most_chars
+
+
+def test_only_what_is_new_is_digested() -> None:
+    seen: list[int] = []
+
+    def watched(messages: object) -> object:
+        seen.append(len(messages))  # type: ignore[arg-type]
+        return digest_turns(messages)  # type: ignore[arg-type]
+
+    original, turn_memory.digest_turns = turn_memory.digest_turns, watched  # type: ignore[assignment]
+    try:
+        memory = TurnMemory()
+        for length in (1, 3, 5, 7):
+            memory.turns("e", "main", MESSAGES[:length])
+            memory.turns("e", "main", [Message(role="user", content="a title"), MESSAGES[0]])
+    finally:
+        turn_memory.digest_turns = original
+    assert seen == [1, 2, 2, 0, 2, 0, 2, 0]
