@@ -6,6 +6,7 @@ from typing import Any
 from gyre_hpc.errors import CellLost, EngineBusy, GyreError
 from gyre_hpc.gateway.engine_connection import EngineConnection, EnginePool, Origin
 from gyre_hpc.gateway.engine_stream import EngineStream, generate_body
+from gyre_hpc.gateway.ids_text import IdsText
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt
 from gyre_hpc.shell.timers import within
 
@@ -21,14 +22,14 @@ class EngineClient:
 
     def __init__(self, run_token: str) -> None:
         self._bearer = run_token
-        self._pool = EnginePool()
+        self._pool, self._ids_text = EnginePool(), IdsText()
 
     async def close(self) -> None:
         self._pool.close()
 
     async def attempt(self, key: str, action: EngineAttempt, progress: Callable[[Any], None]) -> AttemptEnd:
         """Raises EngineBusy (gate closed), CellLost (no or half an answer, deadline missed), EngineRefused."""
-        origin, body = Origin.of(action.url), generate_body(key, action)
+        origin, body = Origin.of(action.url), generate_body(key, action, self._ids_text)
         try:
             async with within(action.deadline_s):
                 connection = await self._connection(origin)

@@ -4,9 +4,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 import orjson
 
+from gyre_hpc.gateway.ids_text import IdsText
 from gyre_hpc.machines.call.actions import EngineAttempt, Tokens
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import VersionSpan
@@ -117,13 +117,12 @@ class _Run:
             self.spans.append((version, start, end))
 
 
-def generate_body(key: str, attempt: EngineAttempt) -> bytes:
+def generate_body(key: str, attempt: EngineAttempt, ids_text: IdsText | None = None) -> bytes:
     """JSON body of POST /generate. top_k 0 means off here and -1 there."""
     sampling = attempt.sampling
-    return orjson.dumps(
+    rest = orjson.dumps(
         {
             "rid": key,
-            "input_ids": np.frombuffer(b"".join(attempt.prompt), dtype="<i4"),
             "sampling_params": {
                 "temperature": sampling.temperature,
                 "top_p": sampling.top_p,
@@ -138,6 +137,6 @@ def generate_body(key: str, attempt: EngineAttempt) -> bytes:
             "logprob_start_len": -1,
             "stream": True,
             "incremental": True,
-        },
-        option=orjson.OPT_SERIALIZE_NUMPY,
+        }
     )
+    return b'{"input_ids":' + (ids_text or IdsText()).list_of(attempt.prompt) + b"," + rest[1:]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.machines.call.branching import Branches
-from gyre_hpc.machines.call.turns import SIZE, Turn, digest
+from gyre_hpc.machines.call.turns import SIZE, Turn, chained
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling, Stored
 
@@ -91,7 +91,7 @@ class Node:
     @property
     def state(self) -> bytes:
         """Running digest after this call's answer."""
-        return digest(b"call", self.call.encode())
+        return chained(b"call", self.call.encode())
 
     def prompt(self) -> list[bytes]:
         """Packed prompt ids in pieces, oldest first."""
@@ -150,11 +150,11 @@ class RecordedTree:
 
     def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
         """O(number of messages)."""
-        state, parent, later, changed = digest(b"tools", tools_digest), None, 0, False
+        state, parent, later, changed = chained(b"tools", tools_digest), None, 0, False
         for place, turn in enumerate(turns):
             node = self._answer_in(state, turn) if turn.role == "assistant" else None
             if node is None:
-                state = digest(state, turn.digest, turn.thinking) if turn.thinking else digest(state, turn.digest)
+                state = chained(state, turn.digest, turn.thinking) if turn.thinking else chained(state, turn.digest)
             else:
                 state, parent, later = node.state, node, place + 1
                 changed = bool(node.turn) and node.turn != turn.digest

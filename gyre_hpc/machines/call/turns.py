@@ -1,5 +1,6 @@
 """Digests of messages: what the recorded tree compares instead of texts. O(bytes) once per request, computed by the shell."""
 
+import functools
 import hashlib
 from collections.abc import Sequence
 
@@ -32,6 +33,10 @@ def digest(*pieces: bytes) -> bytes:
     """Short digest of a tuple of byte strings; no two different tuples run into each other."""
     framed = b"".join([part for piece in pieces for part in (len(piece).to_bytes(8, "little"), piece)])
     return hashlib.blake2b(framed, digest_size=SIZE).digest()
+
+
+chained = functools.lru_cache(maxsize=1 << 16)(digest)
+"""digest of short pieces that come again with every request of a conversation: digests of digests, call ids."""
 
 
 def text_digest(text: str) -> str:
