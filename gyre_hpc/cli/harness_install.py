@@ -14,13 +14,18 @@ def call(args: argparse.Namespace) -> int:
 
     from gyre_hpc.config.place import cache_folder
     from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.errors import UserError
     from gyre_hpc.harnesses import create_harness
     from gyre_hpc.launch.harness_install import install
 
     harness = create_harness(args.name)
     version = args.version or harness.version
     harness.installation(version)  # a wrong version is said before anything is made
+    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
     console = Console(highlight=False, soft_wrap=True)
     with console.status(f"installing {harness.name} {version}"):
-        install(harness, version, cache_folder(Config(paths=PathsConfig(cache=args.cache))), console.print)
+        try:
+            install(harness, version, cache, console.print)
+        except OSError as error:
+            raise UserError("--cache", str(cache), f"cannot be written ({error}); name a folder with free space") from error
     return 0

@@ -24,11 +24,19 @@ from gyre_hpc.runner.workspaces import remove_tree
 
 Say = Callable[[str], None]
 
-_OFFLINE = re.compile(
-    r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|network (?:is )?unreachable|name resolution|new connection|Read timed out",
-    re.IGNORECASE,
+_REASONS = (
+    (
+        (
+            r"ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|network (?:is )?unreachable|name ?resolution|failed to resolve"
+            r"|new connection|read timed out"
+        ),
+        "cannot be fetched, the package registry is not reachable; try again on a machine with network",
+    ),
+    (r"ENOSPC|no space left", "there is no space for it; make room, or name another folder with --cache"),
+    (r"E404|ETARGET|no matching (?:version|distribution)", "the package registry does not have it; ask the registry's owner for it"),
+    (r"ensurepip", "this Python cannot make environments; install them, e.g. apt install python3-venv"),
 )
-_UNKNOWN = re.compile(r"E404|ETARGET|No matching (?:version|distribution)", re.IGNORECASE)
+"""What a line of npm's or pip's output means, the first that fits; and what to do about it."""
 
 
 def is_installed(folder: Path | None) -> bool:
@@ -43,14 +51,14 @@ def install(harness: Harness, version: str, cache: Path, say: Say) -> Path | Non
         say(f"{harness.name} comes with gyre_hpc; nothing to install")
         return None
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(folder, say):
+    with _alone(folder, say) as lock:
         if is_installed(folder):
             say(f"{harness.name} {version} is installed in {folder}")
             return folder
         say(f"licence: {installation.licence}")
         say(f"fetching {' '.join(installation.packages)} with {installation.installer.name}, about {installation.megabytes} MB")
         with _aside(folder) as aside:
-            _fetch(harness.name, installation, aside)
+            _fetch(harness.name, installation, aside, lock)
             program = aside / installation.program
             if not os.access(program, os.R_OK) or not program.exists():
                 raise UserError("harness.name", harness.name, f"the packages hold no {installation.program} for this machine")
@@ -72,15 +80,15 @@ def disk_bytes(folder: Path) -> int:
 
 
 @contextlib.contextmanager
-def _alone(folder: Path, say: Say) -> Iterator[None]:
-    """One install of a folder at a time; the kernel gives the lock back whatever happens to its holder."""
+def _alone(folder: Path, say: Say) -> Iterator[int]:
+    """One install of a folder at a time. The lock ends with its last holder: us, or a fetching program that outlives us."""
     with open(folder.parent / f".{folder.name}.lock", "w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             say("another install of it is going on; waiting for its end")
             fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
+        yield lock.fileno()
 
 
 @contextlib.contextmanager
@@ -98,20 +106,20 @@ def _aside(folder: Path) -> Iterator[Path]:
             remove_tree(aside)
 
 
-def _fetch(name: str, installation: Installation, aside: Path) -> None:
+def _fetch(name: str, installation: Installation, aside: Path, lock: int) -> None:
     if installation.installer is Installer.npm:
-        _run(name, [_npm(name), *_NPM, "--prefix", str(aside), *installation.packages])
+        _run(name, [_npm(name), *_NPM, "--prefix", str(aside), *installation.packages], lock)
         return
     # With the interpreter below the environment we may run in: the new one must outlive it.
     python = Path(sys.base_prefix).resolve() / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
-    _run(name, [str(python), "-m", "venv", str(aside)])
-    _run(name, [str(aside / "bin" / "python"), "-m", "pip", *_PIP, *installation.packages])
+    _run(name, [str(python), "-m", "venv", str(aside)], lock)
+    _run(name, [str(aside / "bin" / "python"), "-m", "pip", *_PIP, *installation.packages], lock)
 
 
 # Scripts of packages are not run: what is started comes ready in the package of the platform.
 _NPM = ("install", "--no-audit", "--no-fund", "--no-package-lock", "--loglevel=error", "--ignore-scripts",
         "--fetch-retry-mintimeout=2000", "--fetch-retry-maxtimeout=10000")  # fmt: skip
-_PIP = ("install", "--quiet", "--disable-pip-version-check", "--no-input")
+_PIP = ("install", "--progress-bar=off", "--disable-pip-version-check", "--no-input")
 
 
 def _npm(name: str) -> str:
@@ -122,10 +130,12 @@ def _npm(name: str) -> str:
     return npm
 
 
-def _run(name: str, argv: list[str]) -> None:
+def _run(name: str, argv: list[str], lock: int) -> None:
     """Run to its end; it and all that it started end with us if we are interrupted."""
     with tempfile.TemporaryFile() as output:
-        with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True) as process:
+        with subprocess.Popen(
+            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, pass_fds=(lock,)
+        ) as process:
             try:
                 code = process.wait()
             except BaseException:
@@ -135,16 +145,15 @@ def _run(name: str, argv: list[str]) -> None:
         if code == 0:
             return
         output.seek(0)
-        text = output.read().decode(errors="replace")
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    reason = next((line for line in lines if _OFFLINE.search(line) or _UNKNOWN.search(line)), lines[-1] if lines else f"exit code {code}")
-    program = Path(argv[0]).name
-    if _OFFLINE.search(reason):
-        raise UserError(
-            "harness.name", name, f"cannot be fetched, the package registry is not reachable ({reason}); try on a machine with network"
-        )
-    if _UNKNOWN.search(reason):
-        raise UserError("harness.name", name, f"the package registry does not have it ({reason}); ask the registry's owner for it")
-    if "ensurepip" in text:
-        raise UserError("harness.name", name, "this Python cannot make environments; install them, e.g. apt install python3-venv")
-    raise UserError("harness.name", name, f"{program} failed ({reason}); try again, or look at its own messages: {' '.join(argv)}")
+        lines = output.read().decode(errors="replace").splitlines()
+    raise UserError("harness.name", name, _remedy(Path(argv[0]).name, code, lines))
+
+
+def _remedy(program: str, code: int, lines: list[str]) -> str:
+    """Why it failed, in its own words where they are known, and what to do."""
+    for pattern, remedy in _REASONS:
+        for line in lines:
+            if re.search(pattern, line, re.IGNORECASE):
+                return f"{remedy} ({program}: {line.strip()[:300]})"
+    said = [line.strip() for line in lines if "error" in line.lower()] or [line.strip() for line in lines if line.strip()]
+    return f"{program} failed with exit code {code}{': ' + said[0][:300] if said else ''}; try again"

@@ -1,5 +1,6 @@
 """Installing harnesses on request: whole or not at all, whatever happens; npm is played by a script."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -88,7 +89,11 @@ def test_two_installs_at_once_make_one(tmp_path: Path, npm: Callable[[str], Path
         ("echo 'npm error code ENOTFOUND' >&2; exit 1", "not reachable"),
         ("echo 'npm error request to https://r failed, reason: connect ECONNREFUSED' >&2; exit 1", "machine with network"),
         ("echo 'npm error code E404' >&2; exit 1", "does not have it"),
-        ("echo 'npm error code ENOSPC' >&2; exit 1", "ENOSPC"),
+        ("echo 'npm error code ENOSPC' >&2; exit 1", "no space"),
+        (
+            "echo 'npm warn x'; echo 'npm error Cannot read y' >&2; echo 'npm error log: z' >&2; exit 1",
+            "exit code 1: npm error Cannot read y",
+        ),
         ("exit 7", "exit code 7"),
         ("true", "for this machine"),
     ],
@@ -121,7 +126,10 @@ def test_an_interrupted_install_ends_its_fetching_and_the_next_one_starts_afresh
         assert process.wait(30) == (-sig if leaves else 130)
     fetching = int((tmp_path / "pid").read_text())
     if leaves:
-        os.kill(fetching, signal.SIGKILL)  # nobody was left to end it
+        # Nobody was left to end it, and what it still writes may not be swept under it.
+        with pytest.raises(BlockingIOError), open(cache / "harnesses" / f".codex-{VERSION}.lock") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.kill(fetching, signal.SIGKILL)
     wait_for(lambda: not os.path.exists(f"/proc/{fetching}") or " Z " in Path(f"/proc/{fetching}/stat").read_text(), "end of npm")
     assert bool(leftovers(cache)) == leaves
     npm(GOOD)
