@@ -85,10 +85,11 @@ class ScriptedEngine(ServedEngine):
     def curve(self) -> dict[int, float]:
         return {}
 
-    def release(self, num_tokens: int) -> None:
-        """Put out up to `num_tokens` more tokens of every live call."""
+    def release(self, num_tokens: int, rid: str = "") -> None:
+        """Put out up to `num_tokens` more tokens of every live call, or of the one named `rid`."""
         for part in list(self._parts.values()):
-            self._put_out(part, num_tokens)
+            if rid in ("", part.call.request.rid):
+                self._put_out(part, num_tokens)
 
     def submit(self, call: LiveCall) -> None:
         request = call.request

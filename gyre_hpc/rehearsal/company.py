@@ -51,7 +51,7 @@ class Company:
     def __init__(self, rehearsal: Rehearsal) -> None:
         self.rehearsal, self.dialect = rehearsal, dialect_of(rehearsal.harness)
         self.run_token = secrets.token_hex(16)
-        self.config = _config(rehearsal, self.dialect)
+        self.config = config_of(rehearsal, self.dialect)
         self.chat_format = create_chat_format(self.config.model)
         self.first_prompt = 0
         """Tokens of the main agent's first prompt, once known."""
@@ -152,7 +152,8 @@ async def company(rehearsal: Rehearsal) -> AsyncIterator[Company]:
         await here.close()
 
 
-def _config(rehearsal: Rehearsal, dialect: Dialect) -> Config:
+def config_of(rehearsal: Rehearsal, dialect: Dialect) -> Config:
+    """The run's configuration as a rehearsal has it."""
     config = Config(
         experiment="rehearsal",
         model=ModelConfig(tokenizer=str(TOKENIZER), template="chatml", max_context=MAX_CONTEXT[rehearsal.engine]),
