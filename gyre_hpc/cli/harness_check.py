@@ -17,14 +17,24 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def call(args: argparse.Namespace) -> int:
+    from gyre_hpc.config.place import cache_folder
+    from gyre_hpc.config.schema import Config, PathsConfig
     from gyre_hpc.harnesses import create_harness
+    from gyre_hpc.harnesses.place import installed_folder
+    from gyre_hpc.launch.harness_install import is_installed
     from gyre_hpc.rehearsal.check import main
     from gyre_hpc.rehearsal.company import Rehearsal
+    from gyre_hpc.rehearsal.dialects import dialect_of
     from gyre_hpc.rehearsal.scenarios import SCENARIOS, scenario_named
 
     scenarios = [scenario_named(name) for name in args.scenario] or SCENARIOS
     harness = create_harness(args.name)
-    harness.installation(args.version or harness.version)
+    dialect_of(args.name)
+    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    folder = installed_folder(cache, harness, args.version or harness.version)
+    if not is_installed(folder):
+        version = f" --version {args.version}" if args.version else ""
+        raise UserError("NAME", args.name, f"it is not in {folder}; gyre harness install {args.name}{version}")
     rehearsal = Rehearsal(harness=args.name, folder=Path(), version=args.version, cache=args.cache, engine=args.engine, keep=args.keep)
     record = Path(args.record).expanduser() if args.record else None
     if record is not None and not record.is_dir():

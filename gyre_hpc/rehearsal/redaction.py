@@ -8,10 +8,13 @@ import hashlib
 from collections.abc import Iterable
 from typing import Any
 
+from gyre_hpc.rehearsal.script import MARK
+
 _LONGEST = 60
 """Characters that stay without a placeholder."""
 _SHOWN = 24
-_MARK = "[["
+_HANDLE = "gyre1."
+"""What stands for the reasoning of a call: ours, and compared letter by letter."""
 
 
 class Redaction:
@@ -31,14 +34,14 @@ class Redaction:
         return self._placeholder(value, "") if key == "description" and value else self.text(value)
 
     def text(self, text: str) -> str:
-        if len(text) <= _LONGEST or text in self._ours:
+        if len(text) <= _LONGEST or text in self._ours or text.startswith(_HANDLE):
             return text
-        if _MARK not in text:
+        if not MARK.search(text):
             return self._placeholder(text, text[:_SHOWN])
         return "\n".join(self._line(line) for line in text.split("\n"))
 
     def _line(self, line: str) -> str:
-        if len(line) <= _LONGEST or _MARK in line or line in self._ours:
+        if len(line) <= _LONGEST or MARK.search(line) or line in self._ours:
             return line
         return self._placeholder(line, line[:_SHOWN])
 

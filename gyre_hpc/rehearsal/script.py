@@ -15,6 +15,8 @@ from gyre_hpc.rehearsal.scenarios import scenario_named
 
 _BEGIN = re.compile(r"\[\[begin ([a-z_]+) ([a-z_]+)\]\]")
 _DONE = re.compile(r"\[\[([a-z_]+) (\d+)\]\]")
+MARK = re.compile(rf"{_BEGIN.pattern}|{_DONE.pattern}")
+"""Either of them."""
 HELPER, SUMMARY, STEP = "helper", "summary", "step"
 _WAIT = Say(text="I wait for it.", does=(Do(op=Op.await_agents),))
 _RESUMED = "And now the rest."

@@ -1,0 +1,62 @@
+"""Real harnesses, as their makers ship them, on a machine without any network: a whole gateway, engines that compute, tool use, a
+role switch in mid-answer, a lost cell. Everything that `gyre harness check` looks at holds, else its exit code is not 0."""
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.config.place import cache_folder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.harnesses import create_harness
+from gyre_hpc.harnesses.place import installed_folder
+from gyre_hpc.launch.harness_install import is_installed
+from gyre_hpc.sandboxes import Bubblewrap
+
+Needs = Callable[[str, str], None]
+
+REAL = ("claude_code", "codex", "qwen_code")
+"""One for each protocol: Anthropic Messages, Responses, Chat Completions."""
+LOOPBACK = """
+import fcntl, os, socket, struct, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+    fcntl.ioctl(one, 0x8914, struct.pack("16sh14x", b"lo", 0x41))
+os.execv(sys.argv[1], sys.argv[1:])
+"""
+"""In a new network namespace: SIOCSIFFLAGS sets `lo` up and running; there is no other interface."""
+OFFLINE = ("unshare", "--map-root-user", "--net", sys.executable, "-c", LOOPBACK)
+GYRE = (sys.executable, "-c", "from gyre_hpc.cli import main; main()")
+
+
+def offline_problem() -> str:
+    probe = "import socket; socket.create_server(('127.0.0.1', 0))"
+    done = subprocess.run([*OFFLINE, sys.executable, "-c", probe], capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stderr.strip()[-200:] or f"exit code {done.returncode}"
+
+
+def check(name: str, engine: str, *scenarios: str, cache: Path) -> subprocess.CompletedProcess[str]:
+    wanted = [word for scenario in scenarios for word in ("--scenario", scenario)]
+    argv = [*OFFLINE, *GYRE, "harness", "check", name, "--engine", engine, "--cache", str(cache), *wanted]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("name", REAL)
+def test_a_real_harness_works_through_a_role_switch_and_a_lost_cell(name: str, needs: Needs) -> None:
+    cache, harness = cache_folder(Config()), create_harness(name)
+    there = is_installed(installed_folder(cache, harness, harness.version))
+    needs(name, "" if there else f"it is not installed; gyre harness install {name}")
+    needs("bwrap", Bubblewrap().probe())
+    needs("namespaces", offline_problem())
+    done = check(name, "embedded", "tools", "role_switch", "cell_lost", cache=cache)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_the_shell_agent_works_through_everything(needs: Needs, tmp_path: Path) -> None:
+    needs("namespaces", offline_problem())
+    done = check("shell_agent", "scripted", cache=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "11 of 11 scenarios" in done.stdout
