@@ -64,14 +64,13 @@ class Command(Harness):
 def words(command: Any) -> list[str]:
     """The command line as a list. Raises UserError."""
     remedy = "name a program and its arguments: a list, or a string with the quotes of a shell"
-    if isinstance(command, str):
-        try:
-            command = shlex.split(command)
-        except ValueError as error:
-            raise UserError("harness.command", command, f"{error}; {remedy}") from error
-    if not isinstance(command, list | tuple) or not command or not all(isinstance(word, str | int | float) for word in command):
+    try:
+        found = shlex.split(command) if isinstance(command, str) else command
+    except ValueError as error:
+        raise UserError("harness.command", command, f"{error}; {remedy}") from error
+    if not isinstance(found, list | tuple) or not found or not all(isinstance(word, str | int | float) for word in found):
         raise UserError("harness.command", command, remedy)
-    return [str(word) for word in command]
+    return [str(word) for word in found]
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
