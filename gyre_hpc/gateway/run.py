@@ -20,6 +20,7 @@ from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.host import Host, NoteSink
 from gyre_hpc.shell.log import MachineLog
+from gyre_hpc.whole_file import write_whole
 
 
 class Gateway:
@@ -107,10 +108,10 @@ class Gateway:
                 raise
             self._note("port_lost", {"reason": f"port {port} was taken by somebody else; running harnesses will not find this shard again"})
             url = await self.host.bind(interface, 0)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        aside = kept.with_suffix(".tmp")
-        aside.write_text(url.rpartition(":")[2])
-        aside.replace(kept)
+        bound = url.rpartition(":")[2]
+        # A shard must be able to start again on a full disk.
+        if bound != str(port):
+            write_whole(kept, bound.encode())
         return url
 
 

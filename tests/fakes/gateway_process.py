@@ -3,13 +3,14 @@
 import asyncio
 import signal
 import sys
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 
 from gyre_hpc.config.stored import store_config
 from gyre_hpc.gateway.run import port_file
-from gyre_hpc.protocol.envelope import Envelope, encode
+from gyre_hpc.protocol.envelope import Envelope, Message, encode
 from gyre_hpc.protocol.to_gateway import Table
 from gyre_hpc.shell.arguments import Birth, arguments
 from tests.fakes.gateway_world import TOKEN, World, until
@@ -21,14 +22,21 @@ class GatewayProcess(World):
     process: asyncio.subprocess.Process
     wrapper: tuple[str, ...] = ()
     """Program and arguments in front of the interpreter's."""
+    inside: Path | None = None
+    """Where the process finds the run folder, if elsewhere than we do."""
 
     async def start(self, incarnation: int = 1, **options: Any) -> None:
         """`options`: of the subprocess."""
-        self.folder.token.parent.mkdir(parents=True, exist_ok=True)
-        self.folder.token.write_text(TOKEN)
-        store_config(self.config, self.folder.config)
+        if not self.folder.config.exists():
+            self.folder.token.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.token.write_text(TOKEN)
+            store_config(self.config, self.folder.config)
         given = arguments(
-            name="gateway-0", run=str(self.folder.root), attempt=1, incarnation=incarnation, supervisor_url="http://127.0.0.1:1"
+            name="gateway-0",
+            run=str(self.inside or self.folder.root),
+            attempt=1,
+            incarnation=incarnation,
+            supervisor_url="http://127.0.0.1:1",
         )
         command = (*self.wrapper, sys.executable, "-m", "gyre_hpc.processes.gateway", *given)
         self.process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, **options)
@@ -41,7 +49,11 @@ class GatewayProcess(World):
     async def tell(self, *rows: int, term: int = 1) -> None:
         """Send a table until it is taken."""
         self.table += 1
-        body = encode(Envelope("controller", 1, Table(self.table, 5.0, tuple(self._row(place, term) for place in rows))))
+        await self.send("controller", Table(self.table, 5.0, tuple(self._row(place, term) for place in rows)))
+
+    async def send(self, sender: str, message: Message) -> None:
+        """Until it is taken."""
+        body = encode(Envelope(sender, 1, message))
         for _ in range(500):
             try:
                 async with self.http.post(f"{self.url}/messages", data=body, headers={"Authorization": f"Bearer {TOKEN}"}) as response:
