@@ -181,5 +181,5 @@ class Connections:
         return connection
 
 
-_FIELDS = {"context_length_exceeded": "messages", "invalid_messages": "messages"}
+_FIELDS = {"context_length_exceeded": "messages", "invalid_messages": "messages", "invalid_stop": "stop"}
 """Field an error of the machine is about."""

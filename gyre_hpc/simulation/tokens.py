@@ -1,15 +1,15 @@
 """What the simulated model samples, and a chat format as small as can be. All pure: a token follows from its key and position.
 
-Rendered messages are ids below 1000, sampled text ids 1000 to 1025, STOP and TOOL are marks.
+Rendered messages are ids below 1000, sampled text ids 1000 to 1025; STOP, TOOL and BAD (a call that cannot be parsed) are marks.
 """
 
 import zlib
 from collections.abc import Sequence
 
-from gyre_hpc.chat.base import Answer, Message, ToolCall
+from gyre_hpc.chat.base import Answer, Malformed, Message, ToolCall
 from gyre_hpc.protocol.tensors import pack_ids
 
-STOP, TOOL, FIRST_LETTER = 2000, 2001, 1000
+STOP, TOOL, BAD, FIRST_LETTER = 2000, 2001, 2002, 1000
 LONGEST = 14
 """Tokens of the longest answer that ends by itself."""
 
@@ -21,7 +21,7 @@ def draw(key: str, position: int) -> int:
     if position >= end:
         return STOP
     if position == end - 1 and seed % 3 == 0:
-        return TOOL
+        return BAD if seed % 4 == 0 else TOOL
     return FIRST_LETTER + zlib.crc32(f"{key}:{position}".encode()) % 26
 
 
@@ -46,7 +46,8 @@ def parse(ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
     kept = ids[: ids.index(last)] if last is not None and is_cut else ids
     text = "".join(chr(97 + id - FIRST_LETTER) for id in kept if FIRST_LETTER <= id < FIRST_LETTER + 26)
     calls = tuple(ToolCall(name="tool", arguments="{}") for id in kept if id == TOOL)
-    return Answer(content=text, tool_calls=calls, stopped_by=stop[0] if is_cut else "")
+    bad = tuple(Malformed(raw="?", start=place, end=place + 1, reason="bad") for place, id in enumerate(kept) if id == BAD)
+    return Answer(content=text, tool_calls=calls, malformed=bad, stopped_by=stop[0] if is_cut else "")
 
 
 def _ids(message: Message) -> tuple[int, int, int]:

@@ -132,8 +132,13 @@ class CallTruth:
         answer = facts.answer()
         if text != answer.content:
             raise Violation(f"{call}: the client got {text!r}, sampled was {answer.content!r}")
-        if len(tool_calls) != len(answer.tool_calls) or facts.end is None or facts.end.tool_calls != tool_calls:
+        num_calls = len(answer.tool_calls) + len(answer.malformed)
+        if len(tool_calls) != num_calls or facts.end is None or facts.end.tool_calls != tool_calls:
             raise Violation(f"{call}: the client got other tool calls than recorded")
+        if facts.end.malformed != len(answer.malformed) or facts.end.malformed_spans != tuple(
+            (bad.start, bad.end) for bad in answer.malformed
+        ):
+            raise Violation(f"{call}: malformed calls are not recorded as they are")
         self._sim.counts["answers"] += 1
 
     def continued(self, call: str, previous: str) -> None:

@@ -9,7 +9,12 @@ from typing import Any
 import orjson
 import pytest
 
-from gyre_hpc.protocol.journal import CallBegin, Delivered
+from gyre_hpc.engines.request import parse_generate
+from gyre_hpc.gateway.engine_stream import generate_body
+from gyre_hpc.machines.call.actions import EngineAttempt
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallBegin, Delivered, Sampling
+from gyre_hpc.protocol.tensors import pack_ids
 from gyre_hpc.protocol.tokens import execution_token
 from gyre_hpc.trajectory.base import Call
 from gyre_hpc.trajectory.fold import JournalFold
@@ -163,3 +168,22 @@ def test_an_execution_that_sampled_its_share_is_told_so(tmp_path: Path, stream: 
         assert "gateway.max_tokens_per_execution" in refused["error"]["message"]
 
     live(tmp_path, steps, max_tokens_per_execution=5)
+
+
+@pytest.mark.parametrize("stop", [["x" * 1025], ["y"] * 65, ["\ufffd"]])
+def test_stop_sequences_that_engines_do_not_take_are_refused_at_the_door(tmp_path: Path, stop: list[str]) -> None:
+    async def steps(here: World) -> None:
+        answer = await here.ask([USER], stop=stop)
+        assert (answer["status"], answer["error"]["param"]) == (400, "stop")
+
+    live(tmp_path, steps)
+
+
+@pytest.mark.parametrize("stop", [["x" * 1024], ["y"] * 64])
+def test_stop_sequences_that_pass_the_door_are_taken_by_our_engines(stop: list[str]) -> None:
+    attempt = EngineAttempt(
+        call=f"{EXECUTION}/0", cell="c", url="u", term=1, version=Version(), prompt=(pack_ids([1, 2]),), max_new_tokens=4,
+        sampling=Sampling(key="0" * 32), position=0, stop_ids=(5,), deadline_s=1.0, stop=tuple(stop),
+    )  # fmt: skip
+    asked = parse_generate(generate_body("r", attempt), 100, None, has_decode=True)
+    assert (asked.stop, asked.stop_ids, list(asked.input_ids)) == (tuple(stop), frozenset({5}), [1, 2])

@@ -11,6 +11,7 @@ from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import task_of
 from gyre_hpc.machines.batch.orders import order_of
 from gyre_hpc.machines.batch.phases import RAW, fit_order
+from gyre_hpc.machines.batch.records import Published
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import ExecutionId, Version
@@ -28,6 +29,9 @@ def send_all(state: State, now: float) -> list[Effect]:
 
 def send_orders(state: State, now: float) -> list[Effect]:
     effects: list[Effect] = []
+    if any(isinstance(record, Published) for record, _ in state.pending.values()):
+        # A controller that restarts without it would order cells back to older weights, under calls that went on with the new ones.
+        return effects
     for cell in state.fleet.cells.values():
         if cell.lost or cell.aside or cell.report is None:
             continue

@@ -18,14 +18,20 @@ from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.stored import expand, pack_messages
 from gyre_hpc.protocol.journal import CallBegin, Sampling
 
+MOST_STOPS, LONGEST_STOP = 64, 1024
+"""Stop sequences that engines take (engines/request.py); what they would refuse is refused here, where the client can hear why."""
+
 
 def arrived(shard: Shard, request: Arrived) -> None:
     """Take a request, or refuse it."""
     if request.execution in shard.ended:
         refuse(shard, request.conn, 404, "execution_ended", f"execution {request.execution} has ended")
         return
-    if sum(conn.execution == request.execution for conn in shard.conns.values()) >= shard.settings.max_calls:
+    if len(shard.conns.of(request.execution)) >= shard.settings.max_calls:
         refuse(shard, request.conn, 429, "too_many_calls", f"more than gateway.max_calls={shard.settings.max_calls} calls at once")
+        return
+    if reason := _wrong_stop(request.stop):
+        refuse(shard, request.conn, 400, "invalid_stop", reason)
         return
     live = _same_call(shard, request) or _new_call(shard, request)
     if live is not None:
@@ -66,6 +72,7 @@ def rendered(shard: Shard, live: LiveCall, suffix: bytes) -> None:
     if found.parent is not None:
         mark_delivered(shard, found.parent)
     shard.persist(begin)
+    tree.rendering.pop(live.call, None)
     live.node, live.request, live.found = tree.add(begin, found.opening), None, None
     if begin.branch:
         shard.emit(Note("branch", {"call": begin.call, "parent": begin.parent, "reason": begin.branch, "role": begin.role}))
@@ -93,12 +100,12 @@ def resume(shard: Shard, node: Node) -> LiveCall:
 
 
 def _same_call(shard: Shard, request: Arrived) -> LiveCall | None:
-    for live in shard.live.values():
-        asked = live.request
-        if asked is not None and not live.conn and (live.execution, asked.request_hash) == (request.execution, request.request_hash):
-            return live
     tree = shard.trees.get(request.execution)
-    taken = frozenset(conn.call for conn in shard.conns.values() if not conn.is_inquiry)
+    for call in tree.rendering if tree is not None else ():
+        live = shard.live[call]
+        if live.request is not None and not live.conn and live.request.request_hash == request.request_hash:
+            return live
+    taken = frozenset(conn.call for conn in shard.conns.of(request.execution).values() if not conn.is_inquiry)
     node = tree.same_request(request.request_hash, taken) if tree is not None else None
     if node is None:
         return None
@@ -123,6 +130,7 @@ def _new_call(shard: Shard, request: Arrived) -> LiveCall | None:
     live = LiveCall(call=call, execution=request.execution, state=CallState.rendering, since=shard.now, request=request)
     live.found = found = tree.find(request.turns, request.tools_digest)
     shard.live[call] = live
+    tree.rendering[call] = None
     if found.parent is None:
         action = Render(request.messages, request.tools, None)
     else:
@@ -152,6 +160,18 @@ def _asked(request: Arrived) -> Asked:
     )
 
 
+def _wrong_stop(stop: tuple[str, ...]) -> str:
+    """Why these stop sequences cannot be looked for; empty when they can."""
+    if len(stop) > MOST_STOPS:
+        return f"stop: {len(stop)} sequences; give at most {MOST_STOPS}"
+    for word in stop:
+        if not 0 < len(word) <= LONGEST_STOP:
+            return f"stop: a sequence of {len(word)} characters; give 1 to {LONGEST_STOP}"
+        if "\ufffd" in word:
+            return f"stop: {word!r} holds U+FFFD, which stands for bytes that are no text; leave it out"
+    return ""
+
+
 def _tokens_left(shard: Shard, tree: RecordedTree) -> int:
     """Of what the execution may sample; calls that run side by side may each take all of it."""
     limit = shard.settings.max_tokens_per_execution
@@ -166,6 +186,7 @@ def _limit_text(shard: Shard, execution: str) -> str:
 def _drop(shard: Shard, live: LiveCall, code: str, text: str, facts: dict[str, int] | None = None) -> None:
     """The request is wrong in itself: no call."""
     del shard.live[live.call]
+    shard.tree(live.execution).rendering.pop(live.call, None)
     shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
     if live.conn:
         refuse(shard, live.conn, 400, code, text, facts)

@@ -101,7 +101,7 @@ def refuse(shard: Shard, conn: str, status: int, code: str, text: str, facts: di
 def closed(shard: Shard, conn: str) -> Conn | None:
     """The last words were written, or never will be."""
     shard.emit(CancelTimer(f"words/{conn}"))
-    return shard.conns.pop(conn, None)
+    return shard.conns.pop(conn)
 
 
 def hang_up(shard: Shard, conn: str) -> None:

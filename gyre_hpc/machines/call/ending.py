@@ -55,6 +55,7 @@ def give_up(shard: Shard, live: LiveCall, finish: str) -> None:
     shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
     if live.state is CallState.rendering:
         del shard.live[live.call]
+        shard.tree(live.execution).rendering.pop(live.call, None)
         return
     release_cell(shard, live, stop=True)
     flush(shard, live)
@@ -110,7 +111,7 @@ def end_execution(shard: Shard, execution: str) -> None:
         else:
             give_up(shard, live, "abandoned")
         shard.live.pop(live.call, None)
-    for conn in [conn for conn, known in shard.conns.items() if known.execution == execution]:
+    for conn in list(shard.conns.of(execution)):
         refuse(shard, conn, 404, "execution_ended", f"execution {execution} has ended")
     if shard.trees.pop(execution, None) is not None:
         shard.persist(ExecutionEnd(execution, shard.unix()))

@@ -8,6 +8,7 @@ suspended: given up, or begun before a restart of the gateway; the same request 
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -108,3 +109,38 @@ class Conn:
     """Its last words are being written."""
     is_inquiry: bool = False
     """It asks about a stored answer; the call does not work for it."""
+
+
+class Conns:
+    """Open connections, by name and by execution: a shard has thousands, an execution a few."""
+
+    def __init__(self) -> None:
+        self._all: dict[str, Conn] = {}
+        self._of: dict[str, dict[str, Conn]] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._all
+
+    def __len__(self) -> int:
+        return len(self._all)
+
+    def __setitem__(self, name: str, conn: Conn) -> None:
+        self._all[name] = conn
+        self._of.setdefault(conn.execution, {})[name] = conn
+
+    def get(self, name: str) -> Conn | None:
+        return self._all.get(name)
+
+    def pop(self, name: str) -> Conn | None:
+        """Forget it, if it is known."""
+        conn = self._all.pop(name, None)
+        if conn is not None:
+            its = self._of[conn.execution]
+            del its[name]
+            if not its:
+                del self._of[conn.execution]
+        return conn
+
+    def of(self, execution: str) -> Mapping[str, Conn]:
+        """Those of one execution."""
+        return self._of.get(execution, {})

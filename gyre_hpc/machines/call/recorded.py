@@ -140,6 +140,8 @@ class RecordedTree:
         self._by_context: defaultdict[str, list[Node]] = defaultdict(list)
         self._by_request: defaultdict[str, list[Node]] = defaultdict(list)
         self._prompts: Counter[bytes] = Counter()
+        self.rendering: dict[str, None] = {}
+        """Calls that are no nodes yet."""
         self.branches = Branches()
         self.num_sampled = 0
         """Output tokens of all calls."""

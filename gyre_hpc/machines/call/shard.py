@@ -4,7 +4,7 @@ from collections import Counter
 
 from gyre_hpc.machines.base import Effect, Start
 from gyre_hpc.machines.call.journal_queue import JournalQueue
-from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
+from gyre_hpc.machines.call.live import CallState, Conns, LiveCall
 from gyre_hpc.machines.call.outbox import Outbox
 from gyre_hpc.machines.call.recorded import RecordedTree
 from gyre_hpc.machines.call.routing import Routing
@@ -23,7 +23,7 @@ class Shard:
         self.ended: set[str] = set()
         """Executions that take no more calls."""
         self.live: dict[str, LiveCall] = {}
-        self.conns: dict[str, Conn] = {}
+        self.conns = Conns()
         self.waiting: dict[str, None] = {}
         """Calls without a cell, oldest first."""
         self.routing = Routing()
