@@ -51,8 +51,12 @@ class Say:
     """A tool call that no parser takes, without its marks."""
     is_endless: bool = False
     """No end of turn: only the limit of output tokens ends it."""
+    is_wordless: bool = False
+    """No text: its mark stands in the command of its tool call."""
     moment: Moment | None = None
     """Happens once a part of this answer is out."""
+    moment_after: float = 0.5
+    """The part, as a share of its tokens; 0: the first token, which shows nothing yet."""
 
 
 class Ability(enum.Enum):

@@ -76,7 +76,8 @@ class Script:
         turn = next_turn(self._format.tokenizer.decode(prompt), self._dialect)
         if turn.say.moment is None:
             return None
-        return turn.say.moment.value, len(self._spelling.ids(turn, longest=1)) // 2
+        num_tokens = len(self._spelling.ids(turn, longest=1))
+        return turn.say.moment.value, max(1, int(num_tokens * turn.say.moment_after))
 
 
 class KeptBook(CallBook):

@@ -39,6 +39,8 @@ class Director:
     def __init__(self, stage: Stage, happenings: _Happenings) -> None:
         self._stage, self._happenings = stage, happenings
         self._moments: list[Moment] = []
+        self._calls: set[str] = set()
+        """Those in which something happened."""
         self._seen: list[Mapping[str, Any]] = []
         self._timers = Timers(self._due)
         self._is_late = False
@@ -77,11 +79,13 @@ class Director:
     async def _happen(self, happening: Happening) -> None:
         cell = self._stage.cells[happening.cell]
         moment = Moment(happening.moment) if happening.moment else None
-        if moment is None or moment in self._moments:
+        call = happening.rid.rpartition("/")[0]
+        if moment is None or call in self._calls:
             # A silence is over, or another cell came to the place where it happened already.
             await cell.go_on()
             return
         self._moments.append(moment)
+        self._calls.add(call)
         match moment:
             case Moment.role_switch:
                 cell.is_serving = False

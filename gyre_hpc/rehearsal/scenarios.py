@@ -161,6 +161,29 @@ SCENARIOS: tuple[Scenario, ...] = (
     _disturbed(Moment.role_switch, "the cell changes its role in mid-answer"),
     _disturbed(Moment.cell_lost, "the cell's process is killed in mid-answer"),
     _disturbed(Moment.slow_cell, "nothing comes for several keep-alive intervals"),
+    Scenario(
+        name="slow_tool_call",
+        about="a long silence before an answer that is nothing but a tool call",
+        parts={
+            "main": (
+                Say(is_wordless=True, does=(_shell("echo w > w.txt"),), moment=Moment.slow_cell, moment_after=0.0),
+                Say(text="Not a word was needed."),
+            )
+        },
+        files={"w.txt": "w\n"},
+    ),
+    Scenario(
+        name="slow_thinking",
+        about="a long silence before an answer that begins with reasoning and goes straight to a tool call",
+        parts={
+            "main": (
+                Say(thinking=_LONG, is_wordless=True, does=(_shell("echo v > v.txt"),), moment=Moment.slow_cell, moment_after=0.0),
+                Say(text="Thought long."),
+            )
+        },
+        files={"v.txt": "v\n"},
+        needs=frozenset({Ability.thinking}),
+    ),
     _disturbed(Moment.weights, "new weights in mid-answer"),
     _disturbed(Moment.gateway_restart, "the gateway shard is gone in mid-answer and comes back on its port"),
 )

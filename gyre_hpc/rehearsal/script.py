@@ -83,7 +83,10 @@ def next_turn(prompt: str, dialect: Dialect) -> Turn:
     step = min(done if resumes else done + 1, len(says) - 1)
     say = replace(says[step], text=_RESUMED, moment=None) if resumes else says[step]
     # In front: whatever becomes of the rest of an answer, its mark comes back.
+    text = f"{mark(part, step)} {say.text}"
+    if say.is_wordless:
+        text, say = "", replace(say, does=tuple(replace(do, text=f"{do.text} # {mark(part, step)}") for do in say.does))
     calls = tuple(call for do in say.does for call in dialect.calls(do, prompt))
     if dialect.farewell and step == len(says) - 1:
         calls += tuple(dialect.calls(Do(op=Op.shell, text=dialect.farewell), prompt))
-    return Turn(part=part, step=step, kind=STEP, text=f"{mark(part, step)} {say.text}", say=say, calls=calls)
+    return Turn(part=part, step=step, kind=STEP, text=text, say=say, calls=calls)
