@@ -32,12 +32,13 @@ class HfTokenizer(Tokenizer):
         for name, value in read_json(folder / "special_tokens_map.json", optional=True).items():
             self.config.setdefault(name, value)
         self._backend = _load(folder, self.config)
-        described = json.loads(self._backend.to_str())
-        self.added: dict[str, AddedToken] = {token.content: token for token in self._backend.get_added_tokens_decoder().values()}
-        vocabulary = self._backend.get_vocab(with_added_tokens=True)
-        self.special = {content: vocabulary[content] for content in self.added}
-        self._table = token_bytes(described, vocabulary, _FIELD)
-        self._drop_first_space = drops_first_space(described)
+        # Its serialised state is the one place where the library says how a decoder is made.
+        decoder = json.loads(self._backend.decoder.__getstate__()) if self._backend.decoder is not None else None
+        by_id = self._backend.get_added_tokens_decoder()
+        self.added: dict[str, AddedToken] = {token.content: token for token in by_id.values()}
+        self.special = {token.content: id for id, token in by_id.items()}
+        self._table = token_bytes(decoder, self._backend.get_vocab(with_added_tokens=True), self.special, _FIELD)
+        self._drop_first_space = drops_first_space(decoder)
         self.vocab_size = len(self._table)
 
     @property

@@ -17,38 +17,39 @@ _WORD_START = "\N{LOWER ONE EIGHTH BLOCK}"
 """How SentencePiece writes a space."""
 
 
-def byte_letters() -> dict[str, int]:
+def _byte_letters() -> dict[str, int]:
     """Letter -> byte of byte-level BPE: printable Latin-1 stands for itself, the other bytes for letters from U+0100 on."""
     plain = [*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in plain]
     return {chr(byte): byte for byte in plain} | {chr(0x100 + place): byte for place, byte in enumerate(others)}
 
 
-def token_bytes(tokenizer: Mapping[str, Any], vocabulary: Mapping[str, int], field: str) -> list[bytes]:
-    """Bytes of each id, from a parsed tokenizer.json; ids without a token are empty.
+_LETTERS = _byte_letters()
+
+
+def token_bytes(decoder: Mapping[str, Any] | None, vocabulary: Mapping[str, int], added: Mapping[str, int], field: str) -> list[bytes]:
+    """Bytes of each id; ids without a token are empty. `decoder`: as tokenizer.json has it; `added` tokens stand for themselves.
 
     Raises UserError for a decoder that works on no bytes: its tokens have no text of their own.
     """
-    kinds = _decoders(tokenizer.get("decoder"))
-    added = {entry["id"]: entry["content"] for entry in tokenizer.get("added_tokens", ())}
-    letters = byte_letters()
-    table = [b""] * (max([*vocabulary.values(), *added], default=-1) + 1)
+    kinds = _decoders(decoder)
+    if "ByteLevel" in kinds:
+        spell = _from_letters
+    elif "ByteFallback" in kinds:
+        spell = _from_word
+    else:
+        raise UserError(field, " ".join(kinds) or "no decoder", "its tokens stand for no bytes; take a byte-level or byte-fallback BPE")
+    table = [b""] * (max([*vocabulary.values(), *added.values()], default=-1) + 1)
     for token, id in vocabulary.items():
-        if id in added:
-            table[id] = added[id].encode()
-        elif "ByteLevel" in kinds:
-            table[id] = _from_letters(token, letters)
-        elif "ByteFallback" in kinds:
-            match = _BYTE_TOKEN.fullmatch(token)
-            table[id] = bytes([int(match[1], 16)]) if match else token.replace(_WORD_START, " ").encode()
-        else:
-            raise UserError(field, " ".join(kinds) or "no decoder", "its tokens stand for no bytes; take a byte-level or byte-fallback BPE")
+        table[id] = spell(token)
+    for token, id in added.items():
+        table[id] = token.encode()
     return table
 
 
-def drops_first_space(tokenizer: Mapping[str, Any]) -> bool:
+def drops_first_space(decoder: Mapping[str, Any] | None) -> bool:
     """Whether decoding strips the space that encoding put before the first word."""
-    return "Strip" in _decoders(tokenizer.get("decoder"))
+    return "Strip" in _decoders(decoder)
 
 
 class TextStream:
@@ -98,7 +99,13 @@ def _decoders(decoder: Mapping[str, Any] | None) -> tuple[str, ...]:
     return (str(decoder.get("type")),)
 
 
-def _from_letters(token: str, letters: Mapping[str, int]) -> bytes:
-    if all(letter in letters for letter in token):
-        return bytes(letters[letter] for letter in token)
-    return token.encode()
+def _from_letters(token: str) -> bytes:
+    try:
+        return bytes(map(_LETTERS.__getitem__, token))
+    except KeyError:  # not all letters: the token stands for itself
+        return token.encode()
+
+
+def _from_word(token: str) -> bytes:
+    match = _BYTE_TOKEN.fullmatch(token)
+    return bytes([int(match[1], 16)]) if match else token.replace(_WORD_START, " ").encode()

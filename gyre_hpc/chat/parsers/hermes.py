@@ -37,14 +37,18 @@ class _JsonCall(CallInProgress):
         self._inside = False
         self._first = 0
         """End of the first closing mark."""
+        self._quoted = 0
+        """Closing marks in strings."""
 
     def judge(self, text: str, *, final: bool) -> Verdict | None:
         while (close := text.find(CLOSING, self._searched)) >= 0:
             self._searched = close + len(CLOSING)
-            is_first, self._first = not self._first, self._first or self._searched
+            self._first = self._first or self._searched
             if not self._in_string(text, close):
                 return self._decide(text, close)
-            if is_first and (reason := _broken_before_its_end(text[len(OPENING) : close])):
+            self._quoted += 1
+            # At the 1st, 2nd, 4th, 8th ... of them: a check reads all there is.
+            if not self._quoted & (self._quoted - 1) and (reason := _broken_before_its_end(text[len(OPENING) : close])):
                 return _malformed(text, self._first, reason)
         self._searched = max(self._searched, len(text) - len(CLOSING) + 1)
         if not final:

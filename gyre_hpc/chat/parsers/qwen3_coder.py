@@ -6,6 +6,7 @@ given, a value that is valid JSON of a type its schema allows becomes that; ever
 at the first closing mark and is malformed.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ from gyre_hpc.chat.parsers.typed_values import arguments_json
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
 _FUNCTION, _FUNCTION_CLOSE = "<function=", "</function>"
 _PARAMETER, _PARAMETER_CLOSE = "<parameter=", "</parameter>"
+_SPACE = re.compile(r"\s*")
 _WANTED = "write <tool_call><function=NAME><parameter=KEY>value</parameter></function></tool_call>"
 
 
@@ -134,8 +136,8 @@ class _XmlCall(CallInProgress):
 
 def _mark_at(text: str, at: int, marks: Sequence[str]) -> tuple[str, int] | None:
     """The mark behind white space and where it ends; None while it may still come. Raises ValueError when it cannot."""
-    while at < len(text) and text[at].isspace():
-        at += 1
+    space = _SPACE.match(text, at)
+    at = space.end() if space else at
     for mark in marks:
         if text.startswith(mark, at):
             return mark, at + len(mark)

@@ -16,6 +16,8 @@ from gyre_hpc.chat.base import ToolCall
 from gyre_hpc.chat.parsers.base import CallGrammar, CallInProgress, Verdict
 
 THINK, THINK_END = "<think>", "</think>"
+_BITE = 4096
+"""Characters read at once: what is left of them is copied at every mark."""
 
 
 class Place(enum.Enum):
@@ -60,8 +62,9 @@ class Scanner:
         self._call: CallInProgress | None = None
 
     def feed(self, text: str) -> None:
-        self._rest += text
-        self._advance(final=False)
+        for at in range(0, len(text), _BITE):
+            self._rest += text[at : at + _BITE]
+            self._advance(final=False)
 
     def finish(self) -> None:
         self._advance(final=True)

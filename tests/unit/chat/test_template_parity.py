@@ -64,14 +64,14 @@ def test_ids_are_those_of_transformers(name: str, tools: list[dict[str, Any]], t
 def test_ids_are_those_of_transformers_with_the_real_qwen3(
     needs: Callable[..., None], arguments: dict[str, Any], tools: list[dict[str, Any]]
 ) -> None:
-    needs("qwen3_tokenizer", MISSING)
+    needs("qwen3 tokenizer", MISSING)
     for messages in CONVERSATIONS.values():
         got, wanted = both(QWEN3, messages, tools, arguments)
         assert got == wanted
 
 
 def test_the_real_qwen3_extends_recorded_answers_and_forgets_thinking(needs: Callable[..., None]) -> None:
-    needs("qwen3_tokenizer", MISSING)
+    needs("qwen3 tokenizer", MISSING)
     chat = ours(QWEN3, "{}")
     before, answer, result = CONVERSATIONS["a call and its result"][:2], *CONVERSATIONS["a call and its result"][2:]
     whole = chat.render([*before, answer, result], TOOLS)
@@ -87,7 +87,7 @@ def test_the_real_qwen3_extends_recorded_answers_and_forgets_thinking(needs: Cal
 
 
 def test_sampled_pieces_that_encode_otherwise_stay_as_they_were_with_the_real_qwen3(needs: Callable[..., None]) -> None:
-    needs("qwen3_tokenizer", MISSING)
+    needs("qwen3 tokenizer", MISSING)
     chat = ours(QWEN3, "{}")
     pieces = [id for piece in ("hel", "lo", " wor", "ld") for id in chat.tokenizer.encode(piece)]
     assert pieces == [49122, 385, 4099, 507]
