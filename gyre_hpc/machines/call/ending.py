@@ -119,7 +119,8 @@ def end_execution(shard: Shard, execution: str) -> None:
 
 def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:
     node = live.recorded
-    node.finish = live.finish = "tool_calls" if answer.tool_calls else live.finish
+    # An engine that looks for stop sequences in its own tokens alone may sample beyond one that began before a switch of cells.
+    node.finish = live.finish = "tool_calls" if answer.tool_calls else "stop" if answer.stopped_by else live.finish
     told = final(live, answer)
     node.text = text_digest(told.content)
     node.tool_calls = tuple(call.id for call in told.tool_calls)

@@ -55,6 +55,13 @@ def test_a_stop_sequence_ends_the_text_and_the_tokens_stay(stream: bool, restart
     assert world.begins()[f"{EXECUTION}/1"].parent == CALL, "the text as it was cut finds the call"
 
 
+def test_an_engine_that_missed_a_stop_sequence_makes_no_cut_answer() -> None:
+    client = Client(EXECUTION, "main", 1, False, asks={"stop": (" tw",), "max_new_tokens": 9})
+    world = asked(client)
+    world.settle()
+    assert (client.replies[0].finish, client.answers, len(world.output(CALL))) == ("stop", ["one"], 9)
+
+
 @pytest.mark.parametrize("restart", [False, True])
 def test_log_probs_come_with_the_answer_if_they_were_asked_for(restart: bool) -> None:
     client = Client(EXECUTION, "main", 1, False, asks={"logprobs": True})
