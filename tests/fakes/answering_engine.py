@@ -1,7 +1,8 @@
 """An engine of one cell with scripted answers and faults: SGLang's /generate, counter-like (an answer depends on the prompt alone).
 
 It checks what every engine relies on: a continued request must carry exactly the tokens given before. `faults` are taken one
-per request: ok, busy (409), refuse (400), cut:N (connection dropped after N tokens), abort:N (finish_reason abort after N),
+per request: ok, busy (409), refuse (400), fail (500), cut:N (connection dropped after N tokens), reset:N (the same by force, as
+when a process is killed), garble:N (what follows is no HTTP), abort:N (finish_reason abort after N),
 hang:N (silent after N, until the client goes), late:N (409-free, waits for `gate` after N tokens).
 """
 
@@ -55,6 +56,8 @@ class AnsweringEngine:
         self.requests.append(body | {"fault": fault, "sampled": 0, "term": request.headers.get("X-Gyre-Term")})
         if fault == "busy":
             return web.json_response({"error": "admission closed", "term": 9}, status=409)
+        if fault == "fail":
+            return web.Response(text="<html>Internal Server Error</html>", status=500, content_type="text/html")
         if fault == "refuse":
             return web.json_response({"error": {"message": "no"}}, status=400)
         position = body["sampling_params"]["custom_params"]["position"]
@@ -79,6 +82,14 @@ class AnsweringEngine:
         if fault == "cut":
             assert request.transport is not None
             request.transport.close()
+            return response
+        if fault in ("reset", "garble"):
+            assert request.transport is not None
+            if fault == "garble":
+                request.transport.write(b"\r\n\0\xff HTTP/9.9 zzz\r\n\r\n")  # type: ignore[attr-defined]
+                request.transport.close()
+            else:
+                request.transport.abort()  # type: ignore[attr-defined]
             return response
         if fault == "hang":
             await asyncio.Event().wait()
