@@ -15,6 +15,7 @@ from tokenizers import Tokenizer as Backend
 
 from gyre_hpc.chat.base import Tokenizer
 from gyre_hpc.chat.token_text import TextStream, drops_first_space, token_bytes
+from gyre_hpc.chat.lines import line_cut
 from gyre_hpc.errors import UserError
 
 # A gateway shard is one core's work; without this the library starts a thread for each core of the node.
@@ -48,6 +49,11 @@ class HfTokenizer(Tokenizer):
         return {name: _content(value) for name, value in found.items() if value}
 
     def encode(self, text: str) -> list[int]:
+    @property
+    def lines(self) -> "re.Pattern[str] | None":
+        """Splits a text into parts that can be encoded one by one, where such are known."""
+        return line_cut(self._backend.normalizer, self._backend.pre_tokenizer, self.added.values())
+
         return self.encode_all([text])[0]
 
     def bytes_of(self, id: int) -> bytes:
