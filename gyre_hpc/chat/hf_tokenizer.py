@@ -6,6 +6,7 @@ Special tokens inside a text become their ids, wherever the text came from, as w
 
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,8 @@ from tokenizers import AddedToken
 from tokenizers import Tokenizer as Backend
 
 from gyre_hpc.chat.base import Tokenizer
-from gyre_hpc.chat.token_text import TextStream, drops_first_space, token_bytes
 from gyre_hpc.chat.lines import line_cut
+from gyre_hpc.chat.token_text import TextStream, drops_first_space, token_bytes
 from gyre_hpc.errors import UserError
 
 # A gateway shard is one core's work; without this the library starts a thread for each core of the node.
@@ -48,12 +49,12 @@ class HfTokenizer(Tokenizer):
         found = {name: self.config.get(name) for name in _NAMED}
         return {name: _content(value) for name, value in found.items() if value}
 
-    def encode(self, text: str) -> list[int]:
     @property
     def lines(self) -> "re.Pattern[str] | None":
         """Splits a text into parts that can be encoded one by one, where such are known."""
         return line_cut(self._backend.normalizer, self._backend.pre_tokenizer, self.added.values())
 
+    def encode(self, text: str) -> list[int]:
         return self.encode_all([text])[0]
 
     def bytes_of(self, id: int) -> bytes:
