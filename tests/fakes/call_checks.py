@@ -79,8 +79,7 @@ class CallChecks:
             assert node.newest is None or action.version >= node.newest, "continued at older weights"
         if isinstance(action, Say):
             self.said[action.conn] = self.said.get(action.conn, "") + action.text
-            durable = self.format.tokenizer.decode([token for token in self.output(action.call) if token != STOP])
-            assert durable.startswith(self.said[action.conn]), "said what was not durable"
+            assert self.parsed(action.call).startswith(self.said[action.conn]), "said what was not durable"
         if isinstance(action, Reply):
             ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
             assert ends and ends[-1].finish == action.finish, "answered before the end was durable"

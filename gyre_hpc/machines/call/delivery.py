@@ -49,7 +49,9 @@ def said(shard: Shard, live: LiveCall, answer: Answer) -> None:
     live.delta_key = ""
     if not live.conn or live.state not in _TALKING:
         return
-    reasoning, text = _news(live.said_reasoning, answer.reasoning), _news(live.said, answer.content)
+    # Thinking that begins anew after text waits for the end: no protocol takes it back into the middle.
+    reasoning = "" if live.said else _news(live.said_reasoning, answer.reasoning)
+    text = _news(live.said, answer.content)
     if reasoning or text:
         shard.start("say", live.conn, Say(live.conn, live.call, text, reasoning))
         shard.emit(SetTimer(f"alive/{live.conn}", shard.settings.keepalive_s))

@@ -1,9 +1,15 @@
 """What an answer carries and where it ends: stop sequences, log-probs, running hash, limits, held clients."""
 
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from gyre_hpc.chat.base import Answer
+from gyre_hpc.chat.drill import DrillFormat
 from gyre_hpc.machines.base import Finished, SetTimer, TimerFired
-from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, KeepAlive, Parse, Refuse, Render
+from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, KeepAlive, Parse, Refuse, Render, Say
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.trajectory.fold import JournalFold
@@ -156,6 +162,59 @@ def test_who_does_not_stream_is_held_in_silence_first_and_then_kept_alive(stream
     effects = world.machine.handle(world.now + first, TimerFired(f"alive/{client.conn}"))
     assert any(isinstance(getattr(effect, "action", None), KeepAlive) for effect in effects)
     assert SetTimer(f"alive/{client.conn}", 15.0) in effects
+
+
+class Thinks(DrillFormat):
+    """What stands before each `|` is thought, what stands behind it is said."""
+
+    def parse(self, ids: Sequence[int], *, stop: Sequence[str] = (), partial: bool = False, tools: Sequence[dict[str, Any]] = ()) -> Answer:
+        pieces = self.tokenizer.decode([id for id in ids if id != STOP]).split("|")
+        return Answer(content="".join(pieces[1::2]), reasoning="".join(pieces[::2]))
+
+
+@pytest.mark.parametrize("kept", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_call_is_found_whatever_the_harness_did_with_its_thinking(kept: bool, restart: bool) -> None:
+    client = Client(EXECUTION, "main", 1, False)
+    world = asked(client)
+    world.format = Thinks()
+    world.scripts = {CALL: [*b"hm|yes", STOP], f"{EXECUTION}/1": [*b"|so", STOP]}
+    world.settle()
+    assert (client.answers, client.replies[0].answer.reasoning) == (["yes"], "hm")
+    if restart:
+        world.crash(0)
+    if kept:
+        client.messages[1] = replace(client.messages[1], reasoning="hm")
+    client.turns_left = 1
+    world.arrive(client)
+    (render,) = [action for action in world.actions.values() if isinstance(action, Render)]
+    assert (render.thought, render.ended) == (True, True)
+    world.settle()
+    begin = world.begins()[f"{EXECUTION}/1"]
+    assert (begin.parent, begin.thought, begin.changed) == (CALL, True, False)
+
+
+def test_thinking_is_said_first_and_never_after_text() -> None:
+    client = Client(EXECUTION, "main", 1, True)
+    world = asked(client, progress_tokens=1)
+    world.format = Thinks()
+    world.scripts = {CALL: [*b"hm|yes|oh|no", STOP]}
+    key = running(world)
+    said: list[tuple[str, str]] = []
+    for _ in range(13):
+        if key in world.actions:
+            world.give(key, 1)
+        world.write(len(world.writes))
+        for name in world.others():
+            action = world.actions[name]
+            if isinstance(action, Say):
+                said.append((action.reasoning, action.text))
+            world.finish(name)
+    first_text = next(place for place, (_, text) in enumerate(said) if text)
+    assert "".join(reasoning for reasoning, _ in said) == "hm"
+    assert not any(reasoning for reasoning, _ in said[first_text:])
+    world.settle()
+    assert (client.answers, client.replies[0].answer.reasoning) == (["yesno"], "hmoh")
 
 
 def test_parts_of_a_streamed_answer_are_parsed_as_parts_of_one_call() -> None:
