@@ -27,7 +27,7 @@ def call(args: argparse.Namespace) -> int:
     from gyre_hpc.rehearsal.dialects import dialect_of
     from gyre_hpc.rehearsal.scenarios import SCENARIOS, scenario_named
 
-    scenarios = [scenario_named(name) for name in args.scenario] or SCENARIOS
+    scenarios = [scenario_named(name) for name in dict.fromkeys(args.scenario)] or SCENARIOS
     harness = create_harness(args.name)
     dialect_of(args.name)
     cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))

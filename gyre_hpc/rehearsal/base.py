@@ -66,6 +66,9 @@ class Ability(enum.Enum):
     sub_agents = "sub_agents"
     background_agents = "background_agents"
     compaction = "compaction"
+    """By its own rule, before its window is full."""
+    survives_overflow = "survives_overflow"
+    """Compacts when a request is refused because the context is full."""
     resumes_cut_answers = "resumes_cut_answers"
     """After an answer that hit the limit of output tokens it lets the model go on."""
     thinking = "thinking"
@@ -86,6 +89,8 @@ class Scenario:
     needs: frozenset[Ability] = frozenset()
     window: int = 0
     """Tokens beyond the first prompt after which the context is full; 0: it never is."""
+    is_refused: bool = False
+    """What does not fit is refused; else the harness knows its window."""
     longest_answer: int = 0
     """Limit of output tokens; 0: enough for everything."""
 

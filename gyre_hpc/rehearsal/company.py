@@ -120,7 +120,7 @@ class Company:
         harness, model = replace(config.harness, max_output_tokens=longest), config.model
         dialect = self.dialect
         window = self.first_prompt + (dialect.window or scenario.window)
-        if scenario.window and dialect.compacts_on_overflow:
+        if scenario.window and scenario.is_refused:
             model = replace(model, max_context=window)
         elif scenario.window:
             harness = replace(harness, context_tokens=int(window / dialect.window_used) + dialect.window_kept)

@@ -36,8 +36,6 @@ class Dialect:
     """Command that ends it; else an answer without a tool call does."""
     delegates_by_instruction: bool = False
     """Sub-agents come from lines of the instruction, before the main agent begins."""
-    compacts_on_overflow: bool = False
-    """It waits for the error of a full context; else its own window makes it compact."""
     window: int = 0
     """Instead of the scenario's."""
     window_used: float = 1.0
@@ -82,7 +80,7 @@ _A = Ability
 DIALECTS: Mapping[str, Dialect] = {
     "shell_agent": Dialect(
         tools={Op.shell: ("shell", lambda command: {"command": command})},
-        abilities=_ALL - {_A.thinking, _A.background_agents, _A.resumes_cut_answers, _A.survives_malformed},
+        abilities=_ALL - {_A.thinking, _A.background_agents, _A.resumes_cut_answers, _A.survives_malformed, _A.survives_overflow},
         summary_asked=("Summarise what you know.",),
         options={"max_calls": 12, "max_output_tokens": 4000, "context_tokens": 1_000_000},
         delegates_by_instruction=True,
@@ -95,11 +93,12 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.delegate: ("Agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": False}),
             Op.background: ("Agent", lambda text: {"description": "a part", "prompt": text, "run_in_background": True}),
         },
-        abilities=_ALL,
+        # Its own rule needs a window of 100,000 tokens and more.
+        abilities=_ALL - {_A.compaction},
+        window=38_000,
         summary_asked=("CRITICAL: Respond with TEXT ONLY",),
         summary_form="<analysis>All is clear.</analysis>\n<summary>{}</summary>",
         options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
-        compacts_on_overflow=True,
     ),
     "codex": Dialect(
         tools={
@@ -108,9 +107,8 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.background: ("spawn_agent", lambda text: {"message": text}),
             Op.await_agents: ("wait_agent", lambda agent: {"targets": [agent], "timeout_ms": 60_000}),
         },
-        abilities=_ALL - {_A.resumes_cut_answers},
+        abilities=_ALL - {_A.resumes_cut_answers, _A.survives_overflow},
         summary_asked=("CONTEXT CHECKPOINT COMPACTION",),
-        window=20_000,
         window_used=0.9,
         options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
     ),
@@ -123,10 +121,9 @@ DIALECTS: Mapping[str, Dialect] = {
         abilities=_ALL - {_A.resumes_cut_answers},
         summary_asked=("You are the component that summarizes a conversation",),
         resume_asked=("The connection dropped mid-response",),
-        role_words=("<state_snapshot>",),
+        role_words=("produce the <state_snapshot> XML.",),
         is_nameless=True,
         summary_form="<state_snapshot>{}</state_snapshot>",
-        window=20_000,
         window_used=0.7,
         options={"max_calls": 0, "max_output_tokens": 32_000, "context_tokens": 200_000},
     ),
@@ -135,12 +132,12 @@ DIALECTS: Mapping[str, Dialect] = {
             Op.shell: ("bash", lambda command: {"command": command, "description": "a step"}),
             Op.delegate: ("task", lambda text: {"description": "a part", "prompt": text, "subagent_type": "general"}),
         },
-        abilities=_ALL - {_A.background_agents, _A.resumes_cut_answers},
+        # After an overflow it does its work and ends with code 1 all the same.
+        abilities=_ALL - {_A.background_agents, _A.resumes_cut_answers, _A.survives_overflow},
         summary_asked=("anchored summary",),
         helper_asked=("Generate a title for this conversation",),
         role_words=("title generator",),
         helper_answer="Rehearsal",
-        window=20_000,
         window_kept=8_000,
         options={"max_calls": 0, "max_output_tokens": 8_000, "context_tokens": 200_000},
     ),

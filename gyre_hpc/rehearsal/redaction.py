@@ -49,4 +49,5 @@ class Redaction:
         words = " ".join(word for word in self._kept if word in text and word not in shown)
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:8]
         start = next((word for word in self._kept if text.lstrip().startswith(word)), shown)
-        return f"{start}<text {len(text)} #{digest}{' ' + words if words else ''}>"
+        end = next((word for word in self._kept if text.rstrip().endswith(word)), "")
+        return f"{start}<text {len(text)} #{digest}{' ' + words if words else ''}>{end}"

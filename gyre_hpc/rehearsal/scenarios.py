@@ -29,6 +29,27 @@ def _disturbed(moment: Moment, about: str) -> Scenario:
     )
 
 
+def _filling(is_refused: bool, name: str, about: str) -> Scenario:
+    """Results that fill the context."""
+    return Scenario(
+        name=name,
+        about=about,
+        parts={
+            "main": (
+                Say(text="Much to read.", does=(_shell(_MUCH),)),
+                Say(text="More to read.", does=(_shell(_MUCH),)),
+                Say(text="And more.", does=(_shell(_MUCH),)),
+                Say(text="Enough.", does=(_shell("echo read > read.txt"),)),
+                Say(text="All was read."),
+            )
+        },
+        files={"read.txt": "read\n"},
+        needs=frozenset({Ability.survives_overflow if is_refused else Ability.compaction}),
+        window=20_000,
+        is_refused=is_refused,
+    )
+
+
 SCENARIOS: tuple[Scenario, ...] = (
     Scenario(name="text", about="one answer without tools", parts={"main": (Say(text="Nothing has to be done."),)}),
     Scenario(
@@ -128,22 +149,8 @@ SCENARIOS: tuple[Scenario, ...] = (
         files={"back.txt": "back\n", "front.txt": "front\n"},
         needs=frozenset({Ability.background_agents}),
     ),
-    Scenario(
-        name="compaction",
-        about="the context fills up, the harness has it summarised and goes on",
-        parts={
-            "main": (
-                Say(text="Much to read.", does=(_shell(_MUCH),)),
-                Say(text="More to read.", does=(_shell(_MUCH),)),
-                Say(text="And more.", does=(_shell(_MUCH),)),
-                Say(text="Enough.", does=(_shell("echo read > read.txt"),)),
-                Say(text="All was read."),
-            )
-        },
-        files={"read.txt": "read\n"},
-        needs=frozenset({Ability.compaction}),
-        window=38_000,
-    ),
+    _filling(False, "compaction", "the context fills up, the harness has it summarised in time and goes on"),
+    _filling(True, "overflow", "a request does not fit any more and is refused; the harness has its history summarised and goes on"),
     Scenario(
         name="cut_answer",
         about="an answer hits the limit of output tokens and the harness lets the model go on",

@@ -13,7 +13,9 @@ from tests.harness.replay import PATHS, replay
 from tests.harness.test_truth import READ, folded, found, outcome, stray, trained
 
 WITH_TOOLS = sorted(name for name, recording in READ.items() if any(scene.scenario == "tools" for scene in recording.scenes))
-WITH_COMPACTION = sorted(name for name, recording in READ.items() if any(scene.scenario == "compaction" for scene in recording.scenes))
+FILLED = sorted(
+    (name, scene.scenario) for name, recording in READ.items() for scene in recording.scenes if scene.scenario in ("compaction", "overflow")
+)
 
 
 def changed(value: Any, old: str, new: str) -> Any:
@@ -58,9 +60,9 @@ def test_a_turn_in_other_words_is_known_by_its_calls_and_its_tokens_stay(name: s
     assert "I write a file." in said and "I wrote it." not in said
 
 
-@pytest.mark.parametrize("name", WITH_COMPACTION)
-def test_a_summary_and_what_was_kept_beside_it_carry_no_loss_in_the_new_history(name: str, tmp_path: Path) -> None:
-    recording, scene = found(name, "compaction")
+@pytest.mark.parametrize(("name", "scenario"), FILLED)
+def test_a_summary_and_what_was_kept_beside_it_carry_no_loss_in_the_new_history(name: str, scenario: str, tmp_path: Path) -> None:
+    recording, scene = found(name, scenario)
     replayed = replay(scene, recording.harness, tmp_path)
     begins = [record for record in replayed.records if isinstance(record, CallBegin)]
     roles = [begin.role for begin in begins]
