@@ -13,6 +13,8 @@ from gyre_hpc.machines.call.actions import Confirm, HangUp, KeepAlive, Refuse, R
 
 _SSE = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache"}
 _JSON = {"Content-Type": "application/json"}
+_RETRY_AFTER = "1"
+"""Seconds. Harnesses that would give up at once ask again when they are told when."""
 DescribeTokens = Callable[[bytes, bytes], tuple[TokenLogprob, ...]]
 """Packed ids and log-probs -> what a client is told of them."""
 
@@ -86,7 +88,8 @@ class Connection:
 
     async def _end_whole(self, body: bytes, status: int) -> None:
         if self._open is None:
-            await self._end(web.Response(body=body, status=status, content_type="application/json"))
+            headers = {"Retry-After": _RETRY_AFTER} if status in (429, 503) else None
+            await self._end(web.Response(body=body, status=status, headers=headers, content_type="application/json"))
         else:
             await self._open.write(body)
             await self._end(self._open)

@@ -50,7 +50,10 @@ class Rendering:
         """The same at once."""
         if action.partial:
             return self._read(action)
-        self._readers.pop(action.call, None)
+        reader, num = self._readers.pop(action.call, (None, 0))
+        if reader is not None and len(action.ids) >= 4 * num:
+            reader.feed(unpack_ids(action.ids[4 * num :]).tolist())
+            return reader.finish()
         return self._format.parse(unpack_ids(action.ids).tolist(), stop=action.stop, tools=action.tools)
 
     def _read(self, action: Parse) -> Answer:

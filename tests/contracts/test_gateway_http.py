@@ -111,6 +111,10 @@ def test_more_calls_at_once_than_allowed_are_refused(tmp_path: Path) -> None:
         while not here.gateway.host._machine._shard.conns:  # type: ignore[union-attr]
             await asyncio.sleep(0.01)
         assert (await here.ask([USER]))["error"]["code"] == "too_many_calls"
+        async with here.http.post(
+            here.url + PATH, json={"messages": [USER]}, headers={"Authorization": f"Bearer {execution_token(TOKEN, EXECUTION)}"}
+        ) as refused:
+            assert (refused.status, refused.headers["Retry-After"]) == (429, "1")
         await here.engine(InTurn(spelled("ok")))
         here.route(0)
         assert message(await waiting)["content"] == "ok"

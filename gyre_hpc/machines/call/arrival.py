@@ -155,9 +155,7 @@ def _take_up(shard: Shard, live: LiveCall) -> None:
 
 def _asked(request: Arrived) -> Asked:
     messages = pack_messages(request.messages) if request.store else b""
-    return Asked(
-        stop=request.stop, tools=request.tools, store=request.store, messages=messages, previous=request.previous, echo=request.echo
-    )
+    return Asked(tools=request.tools, store=request.store, messages=messages, previous=request.previous, echo=request.echo)
 
 
 def _wrong_stop(stop: tuple[str, ...]) -> str:

@@ -41,7 +41,8 @@ def say_more(shard: Shard, live: LiveCall) -> None:
 
 def parse(live: LiveCall, num: int, *, partial: bool = False) -> Parse:
     """Read the first `num` output tokens as an answer to its request."""
-    return Parse(bytes(live.recorded.output[: 4 * num]), live.asked.stop, partial, live.asked.tools, live.call)
+    node = live.recorded
+    return Parse(bytes(node.output[: 4 * num]), node.sampling.stop, partial, live.asked.tools, live.call)
 
 
 def said(shard: Shard, live: LiveCall, answer: Answer) -> None:

@@ -44,7 +44,6 @@ class Piece:
 class Asked:
     """What of a request is needed until its call ends. After a restart it comes with the retry, which is the same request."""
 
-    stop: tuple[str, ...] = ()
     tools: tuple[dict[str, Any], ...] = ()
     store: bool = False
     messages: bytes = b""

@@ -68,7 +68,7 @@ def test_a_streamed_answer_is_read_once_however_often_its_beginning_is_told() ->
 
     answers = asyncio.run(read())
     assert [answer.content for answer in answers] == [*("a rather long answer"[:num] for num in range(1, 21)), "a rather long answer"]
-    assert chat.fed[:20] == [1] * 20
+    assert chat.fed == [*[1] * 20, 0], "the whole answer is what was read, and the end"
     assert not room._readers
 
 
