@@ -37,6 +37,22 @@ class Spoken:
     def body(self, text: str = "hello", **more: Any) -> dict[str, Any]:
         return self.more | {"model": "m", self.turns: [{"role": "user", "content": text}]} | more
 
+    def kept(self, answer: dict[str, Any]) -> list[dict[str, Any]]:
+        """What a harness puts into its history for this answer."""
+        if self.name == "messages":
+            return [{"role": "assistant", "content": answer["content"]}]
+        if self.name == "responses":
+            return list(answer["output"])
+        return [{name: value for name, value in answer["choices"][0]["message"].items() if value is not None}]
+
+    def call_ids(self, answer: dict[str, Any]) -> list[str]:
+        """Of its tool calls."""
+        if self.name == "messages":
+            return [block["id"] for block in answer["content"] if block["type"] == "tool_use"]
+        if self.name == "responses":
+            return [item["call_id"] for item in answer["output"] if item["type"] == "function_call"]
+        return [call["id"] for call in answer["choices"][0]["message"].get("tool_calls") or ()]
+
     def url(self, here: World, execution: str = EXECUTION) -> str:
         return f"{here.url}/e/{execution}/v1/{self.path}"
 
