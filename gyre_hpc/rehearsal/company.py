@@ -99,7 +99,7 @@ class Company:
             await stage.close()
         evidence = Evidence(
             scenario=scenario, dialect=self.dialect, played=played, records=stage.records(), execution=execution,
-            wrong_files=wrong, counters=stage.counters(),
+            wrong_files=wrong, counters=stage.counters(), faults=[str(fields) for kind, fields in stage.notes if kind == "token_fault"],
         )  # fmt: skip
         outcome = judge(evidence, self.chat_format)
         self.first_prompt = self.first_prompt or outcome.first_prompt

@@ -38,6 +38,8 @@ class Evidence:
     execution: str
     wrong_files: Sequence[str]
     counters: Mapping[str, int]
+    faults: Sequence[str] = ()
+    """What the shard itself noted as wrong about tokens."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -68,6 +70,7 @@ def judge(evidence: Evidence, chat_format: ChatFormat) -> Outcome:
     problems += _ended(evidence.played)
     problems += evidence.wrong_files
     problems += [f"{evidence.counters[name]} tokens {name}" for name in ("lost", "resampled") if evidence.counters.get(name)]
+    problems += [f"the gateway noted: {fault}" for fault in evidence.faults]
     problems += _happened(evidence)
     fold = JournalFold()
     for record in evidence.records:
