@@ -170,11 +170,21 @@ def test_an_execution_that_sampled_its_share_is_told_so(tmp_path: Path, stream: 
     live(tmp_path, steps, max_tokens_per_execution=5)
 
 
-@pytest.mark.parametrize("stop", [["x" * 1025], ["y"] * 65, ["\ufffd"]])
+@pytest.mark.parametrize("stop", [["x" * 1025], ["y"] * 65])
 def test_stop_sequences_that_engines_do_not_take_are_refused_at_the_door(tmp_path: Path, stop: list[str]) -> None:
     async def steps(here: World) -> None:
         answer = await here.ask([USER], stop=stop)
         assert (answer["status"], answer["error"]["param"]) == (400, "stop")
+
+    live(tmp_path, steps)
+
+
+def test_a_stop_sequence_that_is_no_text_is_not_asked_of_engines(tmp_path: Path) -> None:
+    async def steps(here: World) -> None:
+        engine = await here.engine(InTurn(spelled("one two")))
+        here.route(0)
+        assert message(await here.ask([USER], stop=["\ufffd", " two"]))["content"] == "one"
+        assert engine.requests[0]["sampling_params"]["stop"] == [" two"]
 
     live(tmp_path, steps)
 

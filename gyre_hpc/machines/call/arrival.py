@@ -165,8 +165,6 @@ def _wrong_stop(stop: tuple[str, ...]) -> str:
     for word in stop:
         if not 0 < len(word) <= LONGEST_STOP:
             return f"stop: a sequence of {len(word)} characters; give 1 to {LONGEST_STOP}"
-        if "\ufffd" in word:
-            return f"stop: {word!r} holds U+FFFD, which stands for bytes that are no text; leave it out"
     return ""
 
 

@@ -142,7 +142,8 @@ def _attempt(shard: Shard, live: LiveCall, row: Row) -> EngineAttempt:
         position=node.num_output,
         stop_ids=shard.settings.stop_ids,
         deadline_s=max(1.0, live.since + shard.settings.call_deadline_s - shard.now),
-        stop=node.sampling.stop,
+        # U+FFFD stands for bytes that are no text: engines refuse it, and the answer's text is cut there all the same.
+        stop=tuple(word for word in node.sampling.stop if "\ufffd" not in word),
     )
 
 
