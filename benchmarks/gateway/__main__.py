@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.gateway import lag, live
+from benchmarks.gateway import journal_size, lag, live, turns
 from benchmarks.gateway.chat_setup import make_plan
 from benchmarks.gateway.goals import Figures
 from benchmarks.gateway.processes import cores
@@ -51,10 +51,14 @@ def main() -> None:
                 live.measure(gateway, stub, figures)
                 gateway.process.close()
             if "lag" in parts:
-                gateway = GyreGateway(stub, plan, folder / "lag", proxy_core, keepalive_s=lag.KEEPALIVE_S)
+                gateway = GyreGateway(stub, plan, folder / "lag", proxy_core, keepalive_s=lag.KEEPALIVE_S, progress_tokens=1)
                 bare = PassThrough(stub, folder, proxy_core)
                 opened += [gateway.process, bare.process]
                 lag.measure(gateway, bare, stub, figures)
+            if "tokens" in parts:
+                turns.measure(stub, plan, folder, proxy_core, figures)
+            if "journal" in parts:
+                journal_size.measure(stub, plan, folder, proxy_core, figures)
         finally:
             close_all(opened)
     finally:

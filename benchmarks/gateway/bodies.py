@@ -3,6 +3,8 @@
 import itertools
 import json
 import os
+import random
+import re
 import zlib
 from functools import cache
 from pathlib import Path
@@ -45,6 +47,22 @@ class ShortBodies:
         return self._before + b"%012d" % next(self._numbers) + self._after
 
 
+class NewBodies:
+    """As long as ShortBodies', but no line of any body was ever in another one: the tokenizer's memory helps with nothing."""
+
+    def __init__(self) -> None:
+        self._random = random.Random(0)
+        self._words = sorted(set(re.findall(r"[A-Za-z_]{2,12}", source_text(200_000))))
+        self._edges = encode([{"role": "user", "content": "#"}]).split(b"#")
+
+    def next(self) -> bytes:
+        room = BODY_2K - sum(map(len, self._edges))
+        words = self._random.choices(self._words, k=room // 3)
+        # A line of code is some six words; every one begins with a number of its own.
+        lines = [f"{self._random.getrandbits(40)} = {' '.join(words[at : at + 6])}" for at in range(0, len(words), 6)]
+        return self._edges[0] + json.dumps("\n".join(lines))[1 : 1 + room].rstrip("\\").encode().ljust(room, b".") + self._edges[1]
+
+
 class Conversation:
     """One long conversation; `next` is its next turn: all that was said, the last answer, one more message of the user."""
 
@@ -57,7 +75,7 @@ class Conversation:
 
     def next(self) -> bytes:
         if self._turn:
-            text = json.dumps(f"Turn {self._turn:06d}. " + source_text(1_400_000)[self._turn * 37 :][: self._later])
+            text = json.dumps(f"Turn {self._turn:06d}. " + source_text(1_400_000)[self._turn * 37 : self._turn * 37 + self._later])
             self._prefix += f',{{"role":"assistant","content":{self._answer}}},{{"role":"user","content":{text}}}'.encode()
         self._turn += 1
         return self._prefix + b'],"max_tokens":4096}'

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-Figure = float | int | str | dict[str, object] | None
+Figure = float | int | None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,6 +40,12 @@ class Figures:
     reasons: dict[str, str] = field(default_factory=dict)
     """Why a figure is missing."""
 
+    def put_lag(self, name: str, milliseconds: list[float]) -> None:
+        """Median and 99th percentile."""
+        ordered = sorted(milliseconds)
+        for percent in (50, 99):
+            self.put(f"{name}_p{percent}", ordered[int(percent / 100 * (len(ordered) - 1))])
+
     def put(self, name: str, value: float | None, reason: str = "") -> None:
         self.values[name] = None if value is None else _short(value)
         if value is None:
@@ -52,7 +58,7 @@ class Figures:
             verdict = ""
             if goal is not None:
                 verdict = "not measured" if not isinstance(value, (int, float)) else "ok" if goal.met(value) else "missed"
-            told = f"{'-' if value is None else value!s:>12}" if not isinstance(value, dict) else ""
+            told = f"{'-' if value is None else value!s:>12}"
             lines.append(f"{name:<30}{told}{goal or ''!s:>10}  {verdict}{' ' + self.reasons[name] if name in self.reasons else ''}")
         return "\n".join(lines)
 

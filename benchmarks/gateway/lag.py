@@ -1,7 +1,7 @@
 """How late a streamed piece is: chunks 10 ms apart with the time they left the engine in their text, on connections used before.
 
-Our gateway hands tokens on once they are in the journal, which it writes every 64 tokens: the engine sends 64 at a time here. And how
-late keep-alives are: a call without a cell, keep-alives asked for every KEEPALIVE_S.
+Our gateway hands tokens on once they are in the journal, with fsync; here it writes them as they come (gateway.progress_tokens=1).
+And how late keep-alives are: a call whose engine says nothing, keep-alives asked for every KEEPALIVE_S.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from benchmarks.gateway.plan import NUM_CHUNKS, STAMP_DIGITS
 from benchmarks.gateway.targets import GyreGateway, PassThrough, Stub
 
 KEEPALIVE_S = 0.05
-_STREAMS, _USES = 16, 3
-_STAMP = re.compile(rb'"content":\s*"(\d{%d}) ' % STAMP_DIGITS)
+_STREAMS, _USES = 4, 5
+_STAMP = re.compile(rb"(?<!\d)(\d{%d}) " % STAMP_DIGITS)
 Arrivals = list[float]
 
 
 def measure(gateway: GyreGateway, bare: PassThrough, stub: Stub, figures: Figures) -> None:
-    """`gateway` sends keep-alives every KEEPALIVE_S."""
+    """`gateway` sends keep-alives every KEEPALIVE_S and writes progress token by token."""
     paced = "/paced/v1/chat/completions"
     floor = asyncio.run(_lags(stub.port, lambda n: post(paced, _body(n), "x")))
     through = asyncio.run(_lags(bare.port, lambda n: post(paced, _body(n), "x")))
@@ -37,8 +37,8 @@ def measure(gateway: GyreGateway, bare: PassThrough, stub: Stub, figures: Figure
     print(f"{'target':<22}{'chunks':>8}{'p50 ms':>9}{'p99 ms':>9}{'max ms':>9}")
     for name, lags in (("stub (floor)", floor), ("aiohttp pass-through", through), ("gyre gateway", ours), ("gyre keep-alives", alive)):
         print(f"{name:<22}{len(lags):>8}{statistics.median(lags):>9.2f}{_p99(lags):>9.2f}{max(lags):>9.2f}")
-    figures.values["keepalive_lag_ms"] = {"p50": round(statistics.median(alive), 2), "p99": round(_p99(alive), 2)}
-    figures.values["chunk_lag_ms"] = {"p50": round(statistics.median(ours), 2), "p99": round(_p99(ours), 2)}
+    figures.put_lag("keepalive_lag_ms", alive)
+    figures.put_lag("chunk_lag_ms", ours)
 
 
 def _body(number: int) -> bytes:

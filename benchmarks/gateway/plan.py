@@ -10,6 +10,7 @@ BODY_1M = 1_049_537
 NUM_CHUNKS = 40
 GAP_S = 0.01
 STAMP_DIGITS = 20
+CHUNK_TOKENS = STAMP_DIGITS + 1
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):

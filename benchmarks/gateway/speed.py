@@ -5,7 +5,7 @@ import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from benchmarks.gateway.bodies import Conversation, ShortBodies
+from benchmarks.gateway.bodies import Conversation, NewBodies, ShortBodies
 from benchmarks.gateway.client import Requests, Window, connect, load
 from benchmarks.gateway.goals import Figures
 from benchmarks.gateway.plan import BODY_1M, BODY_2K, Plan
@@ -19,13 +19,15 @@ class Case:
     name: str
     size: int
     connections: int
-    long: bool
+    kind: str = "short"
+    """short, new or long: what its bodies are (bodies.py)."""
 
 
 CASES = (
-    Case(name="2k", size=BODY_2K, connections=1, long=False),
-    Case(name="2k", size=BODY_2K, connections=32, long=False),
-    Case(name="1m", size=BODY_1M, connections=1, long=True),
+    Case(name="2k", size=BODY_2K, connections=1),
+    Case(name="2k", size=BODY_2K, connections=32),
+    Case(name="1m", size=BODY_1M, connections=1, kind="long"),
+    Case(name="2k of new text", size=BODY_2K, connections=1, kind="new"),
 )
 
 
@@ -58,7 +60,7 @@ class Speed:
 
     def __init__(self, targets: list[Target], plan: Plan) -> None:
         self._targets, self._plan = targets, plan
-        self._short, self._number = ShortBodies(), 0
+        self._bodies, self._number = {"short": ShortBodies(), "new": NewBodies()}, 0
         self.rows: dict[tuple[str, int], dict[str, Row]] = {}
 
     def run(self, rounds: int, seconds: float, say: Callable[[str], None]) -> None:
@@ -72,15 +74,17 @@ class Speed:
             say(f"round {number + 1} of {rounds}")
 
     def _window(self, target: Target, case: Case, seconds: float, row: Row) -> None:
-        requests = self._next_turns(target, row) if case.long else self._short_requests(target)
+        requests = self._next_turns(target, row) if case.kind == "long" else self._distinct(target, case.kind)
         before = _cpu(target)
         window = asyncio.run(_settled(load(target.port, requests, case.connections, seconds)))
         row.add(window, _cpu(target) - before)
 
-    def _short_requests(self, target: Target) -> Requests:
+    def _distinct(self, target: Target, kind: str) -> Requests:
+        bodies = self._bodies[kind]
+
         def make() -> bytes:
             self._number += 1
-            return target.request(self._number % EXECUTIONS, self._short.next())
+            return target.request(self._number % EXECUTIONS, bodies.next())
 
         return make
 
@@ -97,10 +101,10 @@ class Speed:
     def table(self, case: Case) -> str:
         rows = self.rows[case.name, case.connections]
         floor = rows["stub (floor)"].median("p50_ms")
-        lines = [f"\n{case.name}: bodies of {case.size} B, {case.connections} connection(s)" + (_LONG if case.long else _SHORT)]
+        lines = [f"\n{case.name}: bodies of {case.size} B, {case.connections} connection(s)" + _TOLD[case.kind]]
         lines.append(f"{'target':<22}{'p50 ms':>9}{'added':>9}{'p99 ms':>9}{'req/s':>9}{'CPU ms/req':>12}{'first ms':>10}{'errors':>8}")
         for name, row in rows.items():
-            first = f"{row.median('first_ms'):>10.1f}" if case.long else f"{'':>10}"
+            first = f"{row.median('first_ms'):>10.1f}" if case.kind == "long" else f"{'':>10}"
             lines.append(
                 f"{name:<22}{row.median('p50_ms'):>9.3f}{row.median('p50_ms') - floor:>9.3f}{row.median('p99_ms'):>9.2f}"
                 f"{row.median('rate'):>9.0f}{row.median('cpu_ms'):>12.3f}{first}{row.errors:>8}"
@@ -109,7 +113,7 @@ class Speed:
 
     def tell(self, figures: Figures, missing: str) -> None:
         """`missing`: why there is no LiteLLM, if there is none."""
-        one, many, long = (self.rows[case.name, case.connections] for case in CASES)
+        one, many, long, new = (self.rows[case.name, case.connections] for case in CASES)
         gyre, theirs, bare = "gyre gateway", "litellm", "aiohttp pass-through"
         for name, rows, what in (("cpu_vs_litellm_2k", one, "cpu_ms"), ("cpu_vs_litellm_1m", long, "cpu_ms")):
             figures.put(name, _ratio(rows, gyre, theirs, what), missing)
@@ -117,14 +121,18 @@ class Speed:
         figures.put("requests_vs_litellm_32", _ratio(many, gyre, theirs, "rate"), missing)
         figures.put("cpu_vs_passthrough_2k", _ratio(one, gyre, bare, "cpu_ms"))
         figures.put("cpu_ms_2k", one[gyre].median("cpu_ms"))
+        figures.put("cpu_ms_2k_new_text", new[gyre].median("cpu_ms"))
         figures.put("cpu_ms_2k_32", many[gyre].median("cpu_ms"))
         figures.put("cpu_ms_1m_next_turn", long[gyre].median("cpu_ms"))
         figures.put("cpu_ms_1m_first_turn", long[gyre].median("first_ms"))
         figures.put("errors", sum(row.errors for rows in self.rows.values() for row in rows.values()))
 
 
-_SHORT = ", no two bodies alike, 64 executions in turn"
-_LONG = ", every request the next turn of one conversation; `first ms`: CPU of its first request"
+_TOLD = {
+    "short": "; 64 executions in turn; bodies differ in one line",
+    "new": "; 64 executions in turn; no line was in a body before",
+    "long": "; every request the next turn of one conversation; `first ms`: CPU of its first request",
+}
 
 
 async def _settled(work):  # type: ignore[no-untyped-def]  # what it wraps decides

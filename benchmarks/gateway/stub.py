@@ -4,7 +4,7 @@ answer, and the controller and supervisor a gateway shard reports to. One proces
     python -m benchmarks.gateway.stub PLAN.json      first line of its output: the port
 
 Engine modes are the first part of a path, so that a routing table chooses them: /now answers at once, /held waits for GET /release,
-/paced sends a chunk of 64 tokens every 10 ms, each with the time it left.
+/paced sends a piece of text every 10 ms, which is the time it left.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Any
 import aiohttp
 import orjson
 
-from benchmarks.gateway.plan import GAP_S, NUM_CHUNKS, STAMP_DIGITS, Plan
+from benchmarks.gateway.plan import CHUNK_TOKENS, GAP_S, NUM_CHUNKS, STAMP_DIGITS, Plan
 from gyre_hpc.protocol.envelope import Envelope, decode, encode
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.supervision import Directory, Entry, Register
@@ -98,7 +98,8 @@ class Control:
     def take(self, body: bytes) -> None:
         match decode(body).body:
             case Register(url=url):
-                self._gateway = url
+                if url != self._gateway:
+                    self._gateway, self._acked = url, -1
                 entries = (Entry("controller", 1, self.url), Entry("gateway-0", 1, url))
                 self._send("supervisor-0", Directory(next(self._number), entries))
                 self._send("controller", self._rows())
@@ -196,12 +197,12 @@ class Connection(asyncio.Protocol):
             await asyncio.sleep(GAP_S)
             stamp = f"{time.monotonic_ns():0{STAMP_DIGITS}d}"
             if is_engine:
-                ids = [plan.digits[int(digit)] for digit in stamp] + [plan.space] * (64 - STAMP_DIGITS)
-                self.transport.write(chunk(engine_event(ids, 64 * place, None)))
+                ids = [plan.digits[int(digit)] for digit in stamp] + [plan.space]
+                self.transport.write(chunk(engine_event(ids, CHUNK_TOKENS * place, None)))
             else:
                 self.transport.write(chunk(chat_event(stamp + " ")))
         stop = plan.answers["now"][-1]
-        last = engine_event([stop], 64 * NUM_CHUNKS, {"type": "stop", "matched": stop}) if is_engine else chat_event(None)
+        last = engine_event([stop], CHUNK_TOKENS * NUM_CHUNKS, {"type": "stop", "matched": stop}) if is_engine else chat_event(None)
         self.transport.write(chunk(last) + chunk(None) + _LAST)
 
 
