@@ -16,6 +16,7 @@ import orjson
 from gyre_hpc.errors import GyreError
 from gyre_hpc.rehearsal.cell_process import TOKEN
 from gyre_hpc.shell.lifetime import child_environment
+from gyre_hpc.shell.timers import after
 
 MODULES = {"scripted": "gyre_hpc.rehearsal.cell", "embedded": "gyre_hpc.rehearsal.embedded_cell"}
 START_DEADLINE_S = 120.0
@@ -55,7 +56,9 @@ class Cell:
                 sys.executable, "-m", *self._argv, stdin=PIPE, stdout=PIPE, stderr=log, env=environment, start_new_session=True
             )
         assert self._process.stdout is not None
+        deadline = after(START_DEADLINE_S, self._process.kill)
         line = await self._process.stdout.readline()
+        deadline.cancel()
         if not line:
             await self._process.wait()
             raise CellFailed(f"{self.name} did not start: {_last_line(self._log)}")

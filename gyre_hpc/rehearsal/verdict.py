@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 
 from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.machines.execution import HarnessEnd
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, Record
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Record
 from gyre_hpc.rehearsal.base import Moment, Op, Scenario
 from gyre_hpc.rehearsal.dialects import Dialect
 from gyre_hpc.rehearsal.director import Played
@@ -141,7 +142,17 @@ def _happened(evidence: Evidence) -> list[str]:
     leaves = {Moment.role_switch, Moment.cell_lost} & set(wanted)
     if leaves and not _num_continued(evidence.records):
         return ["no call went on at another cell"]
+    if Moment.weights in wanted and not _has_two_versions(evidence.records):
+        return ["no answer was sampled with two versions"]
     return []
+
+
+def _has_two_versions(records: Sequence[Record]) -> bool:
+    versions: dict[str, set[Version]] = {}
+    for record in records:
+        if isinstance(record, CallProgress):
+            versions.setdefault(record.call, set()).update(span.version for span in record.spans)
+    return any(len(found) > 1 for found in versions.values())
 
 
 def _num_continued(records: Sequence[Record]) -> int:
