@@ -112,7 +112,7 @@ def _notices(findings: Findings, grammar: CallGrammar) -> list[str]:
         notices.append(f"every call is rendered from scratch: {findings.reason}")
     if findings.adaptation is not Adaptation.none:
         notices.append(f"the chat template refuses system turns in mid-conversation: {findings.adaptation.value}")
-    if not findings.takes_tools:
+    if not findings.shows_tools:
         notices.append("the chat template shows no tools")
     if not grammar.opening:
         notices.append("the parser knows no tool calls")

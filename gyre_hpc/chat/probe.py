@@ -7,8 +7,9 @@ and thinking. Only what holds for all of them is believed.
 
 import enum
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.chat.probe_talks import LAST_WORDS, MID_SYSTEM, TOOL_NAME, TOOLS, Talk, with_tools, without_tools
@@ -41,7 +42,7 @@ class Findings:
     """Its generation prompt opens thinking; an answer then begins inside."""
     thinking_closed: bool
     """Its generation prompt holds thinking that is over."""
-    takes_tools: bool
+    shows_tools: bool
     needs_names: bool
     """Tool results show the tool's name."""
 
@@ -50,7 +51,7 @@ def probe(template: ChatTemplate, special: Sequence[str]) -> Findings:
     """`special`: the tokenizer's special tokens. Raises ValueError for a template that renders no conversation at all."""
     prompt_tail = _tail(template)
     ends = _turn_ends(template, special)
-    best = _first_that_works(template, ends)
+    best = _best(template, ends)
     growth, reason = best.growth, best.reason
     if template.tells_time:
         growth, reason = Growth.rewrites, "it tells the time (fix it in model.template_args where the template takes a date)"
@@ -61,63 +62,68 @@ def probe(template: ChatTemplate, special: Sequence[str]) -> Findings:
         turn_ends=ends,
         thinking_begun=prompt_tail.rfind("<think>") > prompt_tail.rfind("</think>"),
         thinking_closed="</think>" in prompt_tail,
-        takes_tools=best.takes_tools,
-        needs_names=best.takes_tools and growth is not Growth.rewrites and _needs_names(SuffixText(template, best.adaptation, ends)),
+        shows_tools=TOOL_NAME in _asked(template, TOOLS),
+        needs_names=growth is not Growth.rewrites and _needs_names(SuffixText(template, best.adaptation, ends)),
     )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Try:
+    """What came of one adaptation."""
+
     adaptation: Adaptation
-    growth: Growth = Growth.rewrites
-    reason: str = ""
-    refused: bool = False
-    takes_tools: bool = False
+    growth: Growth
+    reason: str
+    num_refused: int
+    """Conversations with system turns in between that the template refuses all the same."""
+
+    @property
+    def is_good(self) -> bool:
+        return self.growth is not Growth.rewrites and not self.num_refused
 
 
-def _first_that_works(template: ChatTemplate, ends: Sequence[str]) -> _Try:
-    """The least change with which the prompt grows; if there is none, the least one that is not refused."""
+class _Refused(ValueError):
+    """The template does not take this conversation, whatever it grew from."""
+
+
+def _best(template: ChatTemplate, ends: Sequence[str]) -> _Try:
+    """The least change with which prompts grow and fewest conversations are refused."""
     tries = []
     for how in Adaptation:
-        tries.append(_try(template, how, ends, "</think>" in template.text))
-        if tries[-1].growth is not Growth.rewrites:
-            return tries[-1]
-    return next((one for one in tries if not one.refused), tries[0])
+        tries.append(_try(template, SuffixText(template, how, ends), how))
+        if tries[-1].is_good:
+            break
+    return min(tries, key=lambda one: (one.growth is Growth.rewrites, one.num_refused))
 
 
-def _try(template: ChatTemplate, how: Adaptation, ends: Sequence[str], thinks: bool) -> _Try:
-    suffix = SuffixText(template, how, ends)
-    try:
-        growth, reason = _worst(_grows(template, suffix, how, talk) for talk in without_tools(thinks))
-    except ValueError as error:
-        return _Try(adaptation=how, reason=str(error), refused=True)
-    try:
-        _render(template, how, next(iter(with_tools(thinks))))
-    except ValueError:
-        return _Try(adaptation=how, growth=growth, reason=reason)
-    try:
-        tool_growth, tool_reason = _worst(_grows(template, suffix, how, talk) for talk in with_tools(thinks))
-    except ValueError as error:
-        return _Try(adaptation=how, reason=str(error), takes_tools=True)
-    shown = TOOL_NAME in template.render(as_dicts([Message(role="user", content="-")]), TOOLS)
-    growth, reason = _worst([(growth, reason), (tool_growth, tool_reason)])
-    return _Try(adaptation=how, growth=growth, reason=reason, takes_tools=shown)
-
-
-def _worst(found: Iterable[tuple[Growth, str]]) -> tuple[Growth, str]:
+def _try(template: ChatTemplate, suffix: SuffixText, how: Adaptation) -> _Try:
+    """Conversations that are refused say nothing about growth: they will not happen."""
+    thinks, found, num_refused = "</think>" in template.text, [], 0
+    for talk in [*without_tools(thinks), *with_tools(thinks)]:
+        try:
+            found.append(_grows(template, suffix, how, talk))
+        except _Refused:
+            num_refused += talk.has_system_between
     order = list(Growth)
-    return max(found, key=lambda one: order.index(one[0]))
+    growth, reason = max(found, key=lambda one: order.index(one[0]), default=(Growth.rewrites, "it refuses every conversation"))
+    return _Try(adaptation=how, growth=growth, reason=reason, num_refused=num_refused)
 
 
 def _grows(template: ChatTemplate, suffix: SuffixText, how: Adaptation, talk: Talk) -> tuple[Growth, str]:
-    """Growth from talk.before over talk.answer to talk.later."""
+    """Growth from talk.before over talk.answer to talk.later. Raises _Refused."""
     before = adapted(talk.before, how, from_start=True)
-    prompt = template.render(as_dicts(before), talk.tools)
-    spoken = template.render(as_dicts([*before, talk.answer]), talk.tools, prompt=False)
-    whole = _render(template, how, talk)
-    turn_end, after, _ = suffix.after(talk.later)
-    if any(MID_SYSTEM in turn.content for turn in talk.later) and MID_SYSTEM not in whole:
-        raise ValueError("the chat template leaves out system turns in mid-conversation")
+    try:
+        prompt = template.render(as_dicts(before), talk.tools)
+        spoken = template.render(as_dicts([*before, talk.answer]), talk.tools, prompt=False)
+        whole = template.render(as_dicts(adapted([*talk.before, talk.answer, *talk.later], how, from_start=True)), talk.tools)
+    except ValueError as error:
+        raise _Refused(str(error)) from error
+    if talk.has_system_between and MID_SYSTEM not in whole:
+        raise _Refused("it leaves out the system turn")
+    try:
+        turn_end, after, _ = suffix.after(talk.later)
+    except ValueError as error:
+        return Growth.rewrites, str(error)
     if whole == _joined(prompt, spoken, turn_end, after):
         return Growth.appends, ""
     if _unthought(whole) == _joined(*map(_unthought, (prompt, spoken, turn_end, after))):
@@ -133,19 +139,17 @@ def _joined(prompt: str, spoken: str, turn_end: str, after: str) -> str:
     return spoken[:end] + turn_end + after
 
 
-def _render(template: ChatTemplate, how: Adaptation, talk: Talk) -> str:
-    turns = adapted([*talk.before, talk.answer, *talk.later], how, from_start=True)
-    return template.render(as_dicts(turns), talk.tools)
-
-
 def _unthought(text: str) -> str:
     return _THINKING.sub("", text)
 
 
 def _tail(template: ChatTemplate) -> str:
     """What the generation prompt adds."""
-    turns = as_dicts([Message(role="user", content="-")])
-    return template.render(turns, ()).removeprefix(template.render(turns, (), prompt=False))
+    return _asked(template, ()).removeprefix(_asked(template, (), prompt=False))
+
+
+def _asked(template: ChatTemplate, tools: Sequence[Mapping[str, Any]], *, prompt: bool = True) -> str:
+    return template.render(as_dicts([Message(role="user", content="-")]), tools, prompt=prompt)
 
 
 def _turn_ends(template: ChatTemplate, special: Sequence[str]) -> tuple[str, ...]:
@@ -165,5 +169,5 @@ def _needs_names(suffix: SuffixText) -> bool:
     results = [Message(role="tool", content="one", tool_call_id="call-one", name=TOOL_NAME)]
     try:
         return suffix.after(results) != suffix.after([Message(role="tool", content="one", tool_call_id="call-one")])
-    except ValueError:
-        return True
+    except ValueError:  # no tool results at all
+        return False

@@ -31,6 +31,10 @@ class Talk:
     later: Sequence[Message]
     tools: Sequence[dict[str, Any]] = ()
 
+    @property
+    def has_system_between(self) -> bool:
+        return any(turn.role == "system" for turn in self.later)
+
 
 def without_tools(thinks: bool) -> Iterator[Talk]:
     """Text alone. `thinks`: the template knows thinking."""

@@ -3,6 +3,7 @@
 Costs as much as the later messages are long, whatever came before them.
 """
 
+import json
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from gyre_hpc.chat.template import ChatTemplate
 from gyre_hpc.chat.turns import Adaptation, adapted, as_dicts
 
 _SAID = "what-the-recorded-answer-says"
+_CALLED = "what-the-recorded-answer-calls"
 _THOUGHT = "what-the-recorded-answer-thinks"
 
 
@@ -26,7 +28,8 @@ class SuffixText:
     def after(self, messages: Sequence[Message], guard: Guard | None = None) -> tuple[str, str, str]:
         """The token that ends the turn; all that follows it, generation prompt included; the guard's spacer. Raises ValueError."""
         text, spacer = self._render(messages, "", guard)
-        match = self._end.search(text, text.index(_SAID))
+        # Some templates show either words or calls. Later messages may quote a sentinel, but come later.
+        match = self._end.search(text, min(place for said in (_SAID, _CALLED) if (place := text.find(said)) >= 0))
         if match is None:
             raise ValueError("the chat template ends an assistant's turn with no token")
         return match[0], text[match.end() :], spacer
@@ -42,13 +45,13 @@ class SuffixText:
             if message.role != "tool":
                 break
             name = "tool" if self._end.search(message.name) else message.name or "tool"
-            answered.append(ToolCall(name=name, arguments="{}", id=message.tool_call_id))
+            answered.append(ToolCall(name=name, arguments=json.dumps({"said": _CALLED}), id=message.tool_call_id))
         answer = Message(role="assistant", content=_SAID, tool_calls=tuple(answered), reasoning=reasoning)
         turns: Sequence[Any] = as_dicts([Message(role="user", content="-"), answer, *later])
         spacer = ""
         if guard is not None:
             turns, _, spacer = guard.spaced(turns, ())
         text = self._template.render(turns, ())
-        if _SAID not in text:
+        if _SAID not in text and _CALLED not in text:
             raise ValueError("the chat template leaves out what an assistant said")
         return text, spacer

@@ -121,3 +121,25 @@ def test_a_clock_is_read_only_when_a_template_asks() -> None:
     template = ChatTemplate(CODER, variables={}, now=lambda: pytest.fail("asked"))
     template.render([{"role": "user", "content": "x"}], [])
     assert not template.tells_time
+
+
+def test_a_template_that_shows_either_words_or_calls_still_appends(tmp_path_factory: pytest.TempPathFactory) -> None:
+    source = CODER.replace(
+        "message.role + '\\n' + message.content }}", "message.role + '\\n' + ('' if message.tool_calls else message.content) }}"
+    )
+    chat = chat_of(source, tmp_path_factory)
+    assert (source != CODER, chat.findings.growth) == (True, Growth.appends)
+    result = Message(role="tool", content="what-the-recorded-answer-says", tool_call_id="x")
+    text = chat.tokenizer.decode(chat.render_suffix([result], ended=False))
+    assert text.startswith("<|im_end|>\n<|im_start|>user\n<tool_response>\nwhat-the-recorded-answer-says\n</tool_response>")
+
+
+def test_conversations_that_a_template_refuses_say_nothing_about_the_others(tmp_path_factory: pytest.TempPathFactory) -> None:
+    source = (
+        "{%- for message in messages %}{%- if message.role == 'tool' %}{{- raise_exception('no tools') }}{%- endif %}{%- endfor %}" + CODER
+    )
+    chat = chat_of(source, tmp_path_factory)
+    assert chat.findings.growth is Growth.appends
+    assert chat.render_suffix([QUESTION], ended=True)
+    with pytest.raises(ValueError, match="no tools"):
+        chat.render_suffix([Message(role="tool", content="1", tool_call_id="x")], ended=True)
