@@ -122,7 +122,9 @@ def table(rows: Sequence[Row]) -> str:
         )  # fmt: skip
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
-    total = f"{len(rows)} calls, {sum(row.output for row in rows)} tokens, {sum(bool(row.branch) for row in rows)} branches"
+    roots = sum(row.branch == "root" for row in rows)
+    branches = sum(bool(row.branch) for row in rows) - roots
+    total = f"{len(rows)} calls, {sum(row.output for row in rows)} tokens, {roots} conversations begun, {branches} branches"
     return "\n".join([*text, total])
 
 

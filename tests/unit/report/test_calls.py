@@ -75,7 +75,7 @@ def test_a_table_has_a_line_per_call_with_what_was_rendered_and_why_it_branched(
     ]
     prompt = len(PROMPT) + len(OUTPUT) + len(SUFFIX)
     assert second.split() == [SECOND, "compaction", "t", "compaction", "0", str(prompt), str(len(SUFFIX)), "2", "cell-2", "runs", "no"]
-    assert total == f"2 calls, {len(OUTPUT) + 2} tokens, 2 branches"
+    assert total == f"2 calls, {len(OUTPUT) + 2} tokens, 1 conversations begun, 1 branches"
 
 
 def test_json_has_an_object_per_call(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
