@@ -2,6 +2,7 @@
 
 import asyncio
 import shutil
+import signal
 import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -53,6 +54,8 @@ def main(rehearsal: Rehearsal, scenarios: Sequence[Scenario], record: Path | Non
     recorder = Recorder(rehearsal) if record is not None else None
     above = Path(tempfile.mkdtemp(prefix="gyre-rehearsal-"))
     placed = replace(rehearsal, folder=above)
+    # What is stopped from outside leaves as little behind as what a person stops.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         outcomes = asyncio.run(
             rehearse(

@@ -23,7 +23,7 @@ from gyre_hpc.sandboxes import create_sandbox
 
 NUM_CELLS = 2
 TOKENIZER = Path(__file__).resolve().parent / "tokenizer"
-"""A byte-level one of 3,000 words, so that rehearsals and recordings hang on no download."""
+"""A byte-level one of 3,000 words, made of this project's own text, so that rehearsals and recordings hang on no download."""
 MAX_CONTEXT = {"scripted": 400_000, "embedded": 64_000}
 """Tokens, by engine: what is computed must also fit into memory."""
 KEEPALIVE_S = 0.3

@@ -36,7 +36,8 @@ def test_bad_input_is_one_line_with_a_remedy(argv: list[str], words: str, tmp_pa
     assert words in shown and shown.count("\n") == 1
 
 
-def test_an_interrupted_check_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_check_leaves_no_process_and_no_folder(sent: signal.Signals, tmp_path: Path) -> None:
     environment = dict(os.environ, TMPDIR=str(tmp_path))
     running = subprocess.Popen(
         [*GYRE, "harness", "check", "shell_agent", "--scenario", "slow_cell"],
@@ -45,7 +46,7 @@ def test_an_interrupted_check_leaves_no_process_and_no_folder(tmp_path: Path) ->
     assert running.stdout is not None and running.stdout.readline().startswith("slow_cell")
     below = psutil.Process(running.pid).children(recursive=True)
     assert len(below) >= 3
-    running.send_signal(signal.SIGINT)
+    running.send_signal(sent)
     assert running.wait(timeout=60) == 130
     running.stdout.close()
     _, alive = psutil.wait_procs(below, timeout=10)
