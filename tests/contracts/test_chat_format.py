@@ -60,7 +60,7 @@ TEXTS = st.lists(
     st.one_of(st.sampled_from([*MARKS, *GOOD.values(), "<|im_end|>", "stop", "st", '{"name": "', '"', "<tool_"]), WORDS), max_size=8
 )
 PLAIN = st.text(st.characters(exclude_categories=["Cs", "Cc", "Zs"], exclude_characters="<"), min_size=1, max_size=8)
-PATIENT = settings(deadline=None, max_examples=40)
+PATIENT = settings(deadline=None, max_examples=25)
 BEFORE = [Message(role="system", content="be brief"), Message(role="user", content="hello")]
 STOPS = st.lists(st.sampled_from(["stop", "st", "\n", "top</", "<tool_call>"]), max_size=2, unique=True)
 
