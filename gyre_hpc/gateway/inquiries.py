@@ -7,7 +7,6 @@ client: Anthropic's clients name a version of their API in a header.
 import orjson
 from aiohttp import web
 
-from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.gateway.access import Access
 from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.model_calls import error_response
@@ -15,14 +14,15 @@ from gyre_hpc.gateway.protocols.base import Protocol, RequestError
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
 from gyre_hpc.gateway.protocols.models import model_body, models_body
+from gyre_hpc.gateway.rendering import Rendering
 from gyre_hpc.harnesses.base import Harness
 
 
 class Inquiries:
     """Handlers that never reach the machine."""
 
-    def __init__(self, *, access: Access, bodies: Bodies, model: str, harness: Harness, chat_format: ChatFormat) -> None:
-        self._access, self._bodies, self._model, self._harness, self._format = access, bodies, model, harness, chat_format
+    def __init__(self, *, access: Access, bodies: Bodies, model: str, harness: Harness, rendering: Rendering) -> None:
+        self._access, self._bodies, self._model, self._harness, self._rendering = access, bodies, model, harness, rendering
         self._chat, self._messages = ChatCompletions(), Messages()
 
     def add_to(self, app: web.Application, base: str) -> None:
@@ -54,8 +54,8 @@ class Inquiries:
             self._access.execution(request)
             asked = self._messages.parse_count(await self._bodies.read(request))
             try:
-                num_tokens = len(self._format.render(self._harness.clean(asked.messages), asked.tools))
-            except ValueError as error:
+                num_tokens = await self._rendering.count(self._harness.clean(asked.messages), asked.tools)
+            except Exception as error:  # noqa: BLE001  (as with calls: what the format raises, it does not take)
                 raise RequestError(f"messages: cannot be rendered: {error}", field="messages", code="invalid_messages") from None
         except RequestError as error:
             return error_response(self._messages, error)

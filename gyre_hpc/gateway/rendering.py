@@ -8,7 +8,9 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
-from gyre_hpc.chat.base import Answer, ChatFormat, Reader
+import orjson
+
+from gyre_hpc.chat.base import Answer, ChatFormat, Message, Reader
 from gyre_hpc.gateway.protocols.base import TokenLogprob
 from gyre_hpc.machines.call.actions import MeasureCpu, Parse, Render
 from gyre_hpc.observability.cpu import cpu_seconds
@@ -33,6 +35,10 @@ class Rendering:
     async def render(self, key: str, action: Render, progress: Progress) -> bytes:
         """Packed ids. Whatever the format raises means that it does not take these messages."""
         return await asyncio.to_thread(self._render, action) if _is_long(action) else self._render(action)
+
+    async def count(self, messages: tuple[Message, ...], tools: tuple[dict[str, Any], ...]) -> int:
+        """Tokens of such a prompt. Raises what the format raises."""
+        return len(await self.render("", Render(messages, tools, None), lambda item: None)) // 4
 
     def render_short(self, action: Render) -> Any:
         """The same at once, or LATER."""
@@ -75,7 +81,9 @@ class Rendering:
 
 
 def _is_long(action: Render) -> bool:
-    return sum(len(message.content) + len(message.reasoning) for message in action.messages) > LONG_CHARS
+    num_chars = sum(len(message.content) + len(message.reasoning) for message in action.messages)
+    num_chars += sum(len(call.arguments) for message in action.messages for call in message.tool_calls)
+    return num_chars + (len(orjson.dumps(action.tools)) if action.tools else 0) > LONG_CHARS
 
 
 async def measure_cpu(key: str, action: MeasureCpu, progress: Progress) -> float:

@@ -33,7 +33,7 @@ class Gateway:
         journal, folder = config.journal, birth.folder
         self._records = read_journal(folder.journal, birth.name, birth.attempt)
         self._engines = EngineClient(birth.run_token)
-        rendering = Rendering(self._chat_format)
+        self._rendering = rendering = Rendering(self._chat_format)
         self._connections = Connections(rendering.logprobs)
         writer = JournalWriter(folder.journal, birth.name, birth.attempt, fsync=journal.fsync, segment_bytes=journal.segment_bytes)
         self.host = Host(
@@ -71,7 +71,7 @@ class Gateway:
             model=config.model.path or f"gyre-{config.experiment}",
             bodies=Bodies(config.gateway.body_deadline_s),
             harness=create_harness(config.harness.name),
-            chat_format=self._chat_format,
+            rendering=self._rendering,
             connections=self._connections,
             tell=self.host.tell,
         )

@@ -2,7 +2,6 @@
 
 from aiohttp import web
 
-from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.gateway.access import Access
 from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
@@ -12,6 +11,7 @@ from gyre_hpc.gateway.openapi import ServedDocument
 from gyre_hpc.gateway.protocols.chat_completions import ChatCompletions
 from gyre_hpc.gateway.protocols.messages import Messages
 from gyre_hpc.gateway.protocols.responses import Responses
+from gyre_hpc.gateway.rendering import Rendering
 from gyre_hpc.gateway.stored import StoredAnswers
 from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.shell.inbox import OPEN
@@ -24,11 +24,11 @@ class HarnessSurface:
     """The routes of one shard."""
 
     def __init__(
-        self, *, run_token: str, model: str, bodies: Bodies, harness: Harness, chat_format: ChatFormat, connections: Connections, tell: Tell
+        self, *, run_token: str, model: str, bodies: Bodies, harness: Harness, rendering: Rendering, connections: Connections, tell: Tell
     ) -> None:
         access = Access(run_token)
         self._calls = ModelCalls(access=access, bodies=bodies, harness=harness, connections=connections, tell=tell)
-        self._inquiries = Inquiries(access=access, bodies=bodies, model=model, harness=harness, chat_format=chat_format)
+        self._inquiries = Inquiries(access=access, bodies=bodies, model=model, harness=harness, rendering=rendering)
         self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
         self._stored = StoredAnswers(access, self._calls, self._responses)
         self._document = ServedDocument(access, self._chat)

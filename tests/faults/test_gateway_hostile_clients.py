@@ -5,6 +5,7 @@ import gzip
 import os
 import resource
 import socket
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -198,3 +199,37 @@ def shrink_buffers(here: World) -> None:
     for site in here.gateway.host._runner.sites:
         for listening in site._server.sockets:  # type: ignore[attr-defined]
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+
+
+@ALL
+@pytest.mark.parametrize("what", ["messages", "tools"])
+def test_a_long_prompt_does_not_hold_up_the_others(tmp_path: Path, spoken: Spoken, what: str) -> None:
+    """Rendering 16 MB takes seconds: they pass beside the loop, also when their tokens are only counted."""
+    begun, is_served = threading.Event(), threading.Event()
+
+    def slowly(messages: Any, tools: Any) -> list[int]:
+        if len(str(messages)) + len(str(tools)) > 100_000:
+            begun.set()
+            assert is_served.wait(20), "nobody else was served meanwhile"
+        return [1, 2, 3]
+
+    text = "x" * 200_000
+    body = spoken.body(text) if what == "messages" else spoken.body(tools=[spoken.tool | {"description": text}])
+    if what == "tools" and spoken is CHAT:
+        body["tools"] = [{"type": "function", "function": CHAT.tool["function"] | {"description": text}}]
+    paths = [spoken.path, "messages/count_tokens"] if spoken.name == "messages" else [spoken.path]
+
+    async def steps(here: World) -> None:
+        here.gateway._chat_format.render = slowly  # type: ignore[method-assign]
+        for path in paths:
+            begun.clear()
+            is_served.clear()
+            url = f"{here.url}/e/{EXECUTION}/v1/{path}"
+            slow = asyncio.create_task(post(here, spoken, body, url=url))
+            await until(begun.is_set, "it is being rendered")
+            assert await is_serving(here)
+            assert not slow.done()
+            is_served.set()
+            assert (await slow)[0] == 200
+
+    live(tmp_path, steps)
