@@ -11,8 +11,8 @@ import orjson
 
 MOST_BYTES = 128 << 20
 """Of text and packed ids kept."""
-_WORTH_BYTES = 256
-"""Packed ids; what is shorter is written faster than it is found."""
+_OVERHEAD = 250
+"""Bytes of an entry beyond these."""
 
 
 def as_text(packed: bytes) -> bytes:
@@ -33,15 +33,13 @@ class IdsText:
         return b"[" + b",".join([self._text(piece) for piece in pieces if piece]) + b"]"
 
     def _text(self, piece: bytes) -> bytes:
-        if len(piece) < _WORTH_BYTES:
-            return as_text(piece)
         text = self._known.get(piece)
         if text is not None:
             self._known.move_to_end(piece)
             return text
         text = self._known[piece] = as_text(piece)
-        self._num_bytes += len(piece) + len(text)
+        self._num_bytes += len(piece) + len(text) + _OVERHEAD
         while self._num_bytes > self._most_bytes:
             oldest, its_text = self._known.popitem(last=False)
-            self._num_bytes -= len(oldest) + len(its_text)
+            self._num_bytes -= len(oldest) + len(its_text) + _OVERHEAD
         return text

@@ -68,7 +68,7 @@ def _common(one: Sequence[Message], other: Sequence[Message]) -> int:
     """How many messages both begin with."""
     count = 0
     for mine, theirs in zip(one, other, strict=False):
-        if mine != theirs:
+        if mine is not theirs and mine != theirs:
             break
         count += 1
     return count

@@ -11,7 +11,8 @@ import orjson
 
 from gyre_hpc.chat.base import ToolCall
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, Usage
-from gyre_hpc.gateway.protocols.chat_messages import to_messages, to_tools
+from gyre_hpc.gateway.protocols.chat_memory import ChatMemory
+from gyre_hpc.gateway.protocols.chat_messages import to_tools
 from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
 
 _DONE = b"data: [DONE]\n\n"
@@ -78,7 +79,13 @@ class ChatCompletions(Protocol):
 
     name = "chat_completions"
 
+    def __init__(self) -> None:
+        self._memory = ChatMemory()
+
     def parse(self, body: bytes) -> ChatRequest:
+        return self.parse_for("", body)
+
+    def parse_for(self, execution: str, body: bytes) -> ChatRequest:
         raw, asked = _decode(body)
         for field, allowed in _REFUSED.items():
             if raw.get(field) not in allowed:
@@ -89,7 +96,7 @@ class ChatCompletions(Protocol):
         return ChatRequest(
             body=raw,
             identity=encoded({key: value for key, value in raw.items() if key not in _VOLATILE}, sort_keys=True),
-            messages=to_messages(raw.get("messages")),
+            messages=self._memory.messages(execution, raw.get("messages")),
             tools=() if raw.get("tool_choice") == "none" else tools,
             requested={name: value for name in _SAMPLING if (value := getattr(asked, name)) is not None},
             max_new_tokens=_limit(asked),

@@ -4,6 +4,7 @@ Several text parts of a message are joined by a newline; those of an assistant b
 must answer a call that stands before it: templates and recorded contexts have no place for any other.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from gyre_hpc.chat.base import Message, ToolCall
@@ -13,18 +14,31 @@ from gyre_hpc.gateway.protocols.places import Misplaced, each, missing, string
 _ROLES = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant", "tool": "tool"}
 
 
-def to_messages(raw: Any) -> tuple[Message, ...]:
-    """Raises RequestError naming the field."""
-    reading = _Reading()
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A conversation that was read to its end."""
+
+    raw: list[Any]
+    turns: tuple[Message, ...]
+    called: dict[str, str]
+    """Call ids -> function."""
+
+
+def read_messages(raw: Any, before: Read | None = None) -> Read:
+    """`before`: what these messages begin with. Raises RequestError naming the field."""
+    reading = _Reading(before)
+    first = len(before.raw) if before is not None else 0
     try:
         if not isinstance(raw, list):
             raise Misplaced(missing(raw, "a list"))
         if not raw:
             raise Misplaced("give at least one message")
-        each(reading.message, raw)
+        each(reading.message, raw[first:], first)
     except Misplaced as error:
         raise told(error.within("messages")) from None
-    return tuple(reading.turns)
+    # What was kept before serves on; its copy that came now is let go.
+    kept = before.raw + raw[first:] if before is not None else raw
+    return Read(kept, tuple(reading.turns), reading.called)
 
 
 def to_tools(raw: Any) -> tuple[dict[str, Any], ...]:
@@ -49,9 +63,9 @@ def told(error: Misplaced) -> RequestError:
 class _Reading:
     """One walk over the messages."""
 
-    def __init__(self) -> None:
-        self.turns: list[Message] = []
-        self._called: dict[str, str] = {}
+    def __init__(self, before: Read | None) -> None:
+        self.turns: list[Message] = list(before.turns) if before is not None else []
+        self.called: dict[str, str] = dict(before.called) if before is not None else {}
         """Call ids so far -> function."""
         self._calls: list[ToolCall] = []
         self._texts: list[str] = []
@@ -104,12 +118,12 @@ class _Reading:
             name, arguments = string(function, "name"), "" if function.get("arguments") is None else string(function, "arguments")
         except Misplaced as error:
             raise error.within("function") from None
-        self._called[id] = name
+        self.called[id] = name
         self._calls.append(ToolCall(id=id, name=name, arguments=arguments))
 
     def _result(self, message: dict[str, Any], content: str) -> None:
         id = string(message, "tool_call_id")
-        name = self._called.get(id)
+        name = self.called.get(id)
         if name is None:
             raise Misplaced(f"{id[:80]!r} is no call of an assistant message before this one", "tool_call_id")
         self.turns.append(Message(role="tool", content=content, tool_call_id=id, name=name))

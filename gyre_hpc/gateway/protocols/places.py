@@ -17,11 +17,11 @@ class Misplaced(Exception):
         return Misplaced(self.what, *place, *self.place, code=self.code)
 
 
-def each(read: Callable[[Any], None], entries: Iterable[Any]) -> None:
-    """Read every entry, which must be an object; an error gets the entry's number."""
+def each(read: Callable[[Any], None], entries: Iterable[Any], first: int = 0) -> None:
+    """Read every entry, which must be an object; an error gets the entry's number, counted from `first`."""
     place = -1
     try:
-        for place, entry in enumerate(entries):  # noqa: B007
+        for place, entry in enumerate(entries, first):  # noqa: B007
             if not isinstance(entry, dict):
                 raise Misplaced("Input should be an object")
             read(entry)

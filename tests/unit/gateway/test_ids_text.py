@@ -15,7 +15,7 @@ def test_lists_are_the_ids_of_all_pieces(prompts: list[list[list[int]]], most_by
     text = IdsText(most_bytes)
     for prompt in prompts:
         assert orjson.loads(text.list_of([pack_ids(ids) for ids in prompt])) == [id for ids in prompt for id in ids]
-        assert text._num_bytes == sum(len(piece) + len(known) for piece, known in text._known.items()) <= most_bytes
+        assert text._num_bytes == sum(len(piece) + len(known) + 250 for piece, known in text._known.items()) <= most_bytes
 
 
 def test_a_piece_is_written_once() -> None:
