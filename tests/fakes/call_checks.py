@@ -18,6 +18,7 @@ class CallChecks:
     clients: list[Client]
     actions: dict[str, Any]
     said: dict[str, str]
+    asking: set[str]
     scripts: dict[str, list[int]]
     format: ChatFormat
 
@@ -65,6 +66,7 @@ class CallChecks:
     def check_rest(self) -> None:
         """When all agents have their answers."""
         assert not self.shard.waiting and not self.shard.conns
+        assert not self.asking and not self.shard.confirming, "asked, and told nothing"
         assert not any(self.shard.routing.loads.values())
         for client in self.clients:
             recorded = [self.parsed(call) for call in self.begins()]

@@ -32,8 +32,10 @@ from gyre_hpc.machines.call.actions import (
     CLIENTS,
     Arrived,
     AttemptEnd,
+    Cancel,
     Confirm,
     EngineAttempt,
+    Forget,
     HangUp,
     KeepAlive,
     Left,
@@ -42,6 +44,7 @@ from gyre_hpc.machines.call.actions import (
     Refuse,
     Render,
     Reply,
+    Retrieve,
     Say,
 )
 from gyre_hpc.machines.call.turns import digest, digest_turns
@@ -81,6 +84,8 @@ class CallWorld(CallChecks):
         self.writes: list[tuple[str, Record]] = []
         self.timers: dict[str, float] = {}
         self.said: dict[str, str] = {}
+        self.asking: set[str] = set()
+        """Connections that asked about a stored answer and heard nothing yet."""
         self.tell(Restarted(records))
 
     def tell(self, told: Input) -> None:
@@ -119,6 +124,13 @@ class CallWorld(CallChecks):
         )  # fmt: skip
         self.tell(Received(CLIENTS, msgspec.structs.replace(arrived, **client.asks)))
 
+    def inquire(self, kind: type[Retrieve | Forget | Cancel], call: str) -> None:
+        """Somebody asks about an answer given before."""
+        self.num_conns += 1
+        conn = f"q{self.num_conns}"
+        self.asking.add(conn)
+        self.tell(Received(CLIENTS, kind(conn, call.rpartition("/")[0], call)))
+
     def leave(self, client: Client) -> None:
         conn, client.conn = client.conn, ""
         self.tell(Received(CLIENTS, Left(conn)))
@@ -156,6 +168,8 @@ class CallWorld(CallChecks):
     def finish(self, key: str) -> None:
         """An action that is no attempt ends well."""
         action = self.actions.pop(key)
+        if isinstance(action, Reply | Refuse | Confirm):
+            self.asking.discard(action.conn)
         match action:
             case Render(ended=None):
                 self.tell(Finished(key, pack_ids(self.format.render(action.messages, action.tools))))

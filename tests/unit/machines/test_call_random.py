@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from gyre_hpc.machines.call.actions import EngineAttempt
+from gyre_hpc.machines.call.actions import Cancel, EngineAttempt, Forget, Retrieve
 from gyre_hpc.protocol.journal import CallBegin, CallEnd
 from gyre_hpc.protocol.to_batch import CallEnded, FirstCall
 from tests.fakes.call_parts import Client, row
@@ -40,6 +40,9 @@ def choices(world: CallWorld, dice: random.Random) -> list[Callable[[], None]]:
         found.append(lambda: world.late_word(dice.randrange(len(world.over))))
     if dice.random() < 0.3:
         found.append(lambda: random_table(world, dice))
+    if dice.random() < 0.2 and (calls := sorted(world.begins())):
+        kind = dice.choice([Retrieve, Retrieve, Forget, Cancel])
+        found.append(lambda: world.inquire(kind, dice.choice(calls)))
     if dice.random() < 0.05:
         found.append(lambda: world.crash(dice.randint(0, len(world.writes))))
     return found
@@ -54,7 +57,9 @@ def play(dice: random.Random, steps: int) -> CallWorld:
     world = CallWorld(abandon_s=0.5, call_deadline_s=4.0)
     for number in range(4):
         # Two of them are the same agent twice: identical requests side by side.
-        world.clients.append(Client(f"train-0-0-{number % 2}", "main" if number < 3 else "sub", turns_left=2, stream=number % 2 == 0))
+        client = Client(f"train-0-0-{number % 2}", "main" if number < 3 else "sub", turns_left=2, stream=number % 2 == 0)
+        client.asks = {"store": number != 1, "stop": ("q", "xy") if number == 3 else ()}
+        world.clients.append(client)
     world.set_table(row(0), row(1))
     for _ in range(steps):
         dice.choice(choices(world, dice))()
