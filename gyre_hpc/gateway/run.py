@@ -61,6 +61,8 @@ class Gateway:
             max_body_bytes=config.gateway.max_body_bytes,
         )
         self._note: NoteSink = note
+        for notice in self._chat_format.notices:
+            note("chat_format", {"notice": notice})
         self._machine: GatewayMachine | None = None
 
     async def start(self) -> str:

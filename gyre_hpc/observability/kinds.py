@@ -72,6 +72,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "sweep_failed": ("reason", "a runner could not remove what an earlier one left in scratch"),
     "measure_failed": ("reason", "a cell could not measure its engine"),
     "port_lost": ("reason", "a gateway came back on another port; its harnesses' open requests are lost to them"),
+    "chat_format": ("notice", "what a user should know about the chat template: it refuses something, or its prompts do not grow"),
     "message_ignored": ("sender message", "not for this machine"),
     "tokens": ("counts", "token counters of a gateway shard over its attempt, when it ends"),
     "signal_failed": ("key reason", "a signal to a child could not be sent"),

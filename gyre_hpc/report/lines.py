@@ -25,12 +25,18 @@ class Teller:
         self._start: float | None = None
         self._lends = self._recalls = 0
         self._passed = self._size = 0
+        self._said: set[str] = set()
 
     def line(self, event: Event, status: Status | None) -> str | None:
         """The line for `event`, None if it does not matter to people. Call it for every event, in order."""
         self._start = event.time if self._start is None else self._start
         text = self._text(event, status)
         return None if text is None else f"[{span(event.time - self._start):>7}] {text}"
+
+    def _once(self, text: str) -> str | None:
+        """Every shard says the same of its template."""
+        known, self._said = text in self._said, self._said | {text}
+        return None if known else text
 
     def _text(self, event: Event, status: Status | None) -> str | None:
         fields = event.fields
@@ -55,6 +61,8 @@ class Teller:
                 return self._applied(event, status)
             case "commit_failed":
                 return f"commit of update {fields['update']} failed and is done again: {fields['reason']}"
+            case "chat_format":
+                return self._once(f"chat template: {fields['notice']}")
             case "cell_lost":
                 return f"{fields['cell']} lost: {fields['reason']}"
             case "cell_restarted":

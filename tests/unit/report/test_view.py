@@ -11,7 +11,7 @@ from rich.console import Console
 
 from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.status import read_status
-from gyre_hpc.report.lines import span
+from gyre_hpc.report.lines import Teller, span
 from gyre_hpc.report.screen import screen
 from gyre_hpc.report.story import is_over
 from gyre_hpc.report.view import LiveView, PlainView, follow, make_view
@@ -31,6 +31,16 @@ def test_plain_lines_tell_what_matters_once(tmp_path: Path):
     assert sum("held-out tasks" in line for line in lines) == 3
     assert "finished: all updates made" in lines[-1]
     assert len(lines) == 10
+
+
+def test_what_a_chat_template_cannot_do_is_said_once_a_run(tmp_path: Path):
+    teller = Teller()
+    notice = Event(
+        time=1.0, mono=1.0, process="gateway-0", attempt=1, kind="chat_format", fields={"notice": "the chat template shows no tools"}
+    )
+    said = [teller.line(event, None) for event in (notice, notice)]
+    assert said[0] is not None and said[0].endswith("chat template: the chat template shows no tools")
+    assert said[1] is None, "a second shard says the same"
 
 
 def test_following_shows_what_was_written_last_even_if_it_is_over(tmp_path: Path):
