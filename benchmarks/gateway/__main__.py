@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import shutil
+import statistics
 import sys
 import tempfile
 import time
@@ -83,6 +84,7 @@ def _speed(given: argparse.Namespace, figures: Figures, plan, stub, folder: Path
     missing = ""
     try:
         targets += [PassThrough(stub, folder, core), GyreGateway(stub, plan, folder / "run", core)]
+        targets.append(GyreGateway(stub, plan, folder / "run-without-fsync", core, fsync=False))
         if given.without_litellm:
             missing = "not asked for"
         else:
@@ -96,8 +98,21 @@ def _speed(given: argparse.Namespace, figures: Figures, plan, stub, folder: Path
         for case in CASES:
             print(speed.table(case))
         speed.tell(figures, missing)
+        figures.put("fdatasync_ms_p50", fdatasync_ms(folder))
     finally:
         close_all(target.process for target in targets)
+
+
+def fdatasync_ms(folder: Path) -> float:
+    """Median of appending 1.5 kB and waiting for the disk, as the journal does for a short call."""
+    taken = []
+    with open(folder / "fdatasync", "wb", buffering=0) as file:
+        for _ in range(100):
+            begin = time.perf_counter()
+            file.write(b"x" * 1500)
+            os.fdatasync(file.fileno())
+            taken.append(time.perf_counter() - begin)
+    return 1e3 * statistics.median(taken)
 
 
 def machine(proxy_core: int, client_core: int) -> dict[str, object]:

@@ -52,14 +52,14 @@ class Figures:
             self.reasons[name] = reason
 
     def table(self) -> str:
-        lines = [f"{'figure':<30}{'value':>12}{'goal':>10}  "]
+        lines = [f"{'figure':<40}{'value':>12}{'goal':>10}  "]
         for name, value in self.values.items():
             goal = GOALS.get(name)
             verdict = ""
             if goal is not None:
                 verdict = "not measured" if not isinstance(value, (int, float)) else "ok" if goal.met(value) else "missed"
             told = f"{'-' if value is None else value!s:>12}"
-            lines.append(f"{name:<30}{told}{goal or ''!s:>10}  {verdict}{' ' + self.reasons[name] if name in self.reasons else ''}")
+            lines.append(f"{name:<40}{told}{goal or ''!s:>10}  {verdict}{' ' + self.reasons[name] if name in self.reasons else ''}")
         return "\n".join(lines)
 
     def missed(self) -> list[str]:

@@ -118,6 +118,10 @@ class Speed:
         for name, rows, what in (("cpu_vs_litellm_2k", one, "cpu_ms"), ("cpu_vs_litellm_1m", long, "cpu_ms")):
             figures.put(name, _ratio(rows, gyre, theirs, what), missing)
         figures.put("added_p50_vs_litellm_2k", _added(one, gyre) / _added(one, theirs) if theirs in one else None, missing)
+        bare_disk = "gyre without fsync"
+        figures.put(
+            "added_p50_vs_litellm_2k_without_fsync", _added(one, bare_disk) / _added(one, theirs) if theirs in one else None, missing
+        )
         figures.put("requests_vs_litellm_32", _ratio(many, gyre, theirs, "rate"), missing)
         figures.put("cpu_vs_passthrough_2k", _ratio(one, gyre, bare, "cpu_ms"))
         figures.put("cpu_ms_2k", one[gyre].median("cpu_ms"))

@@ -102,10 +102,10 @@ class LiteLlm(Target):
 class GyreGateway(Target):
     """A shard as the supervisor starts it: the process main, a run folder, the journal with fsync."""
 
-    def __init__(self, stub: Stub, plan: Plan, folder: Path, core: int, purpose: str = "train", **changes: float) -> None:
-        self.name, self._plan, self._purpose = "gyre gateway", plan, purpose
-        self.folder = RunFolder(folder)
-        write_run_folder(self.folder, plan, changes)
+    def __init__(self, stub: Stub, plan: Plan, folder: Path, core: int, *, fsync: bool = True, **changes: float) -> None:
+        self.name = "gyre gateway" if fsync else "gyre without fsync"
+        self._plan, self.folder = plan, RunFolder(folder)
+        write_run_folder(self.folder, plan, changes, fsync=fsync)
         command = ["-m", "gyre_hpc.processes.gateway", "--name", _NAME, "--run", str(folder), "--attempt", "1", "--incarnation", "1"]
         self.process = Process([sys.executable, *command, "--supervisor", stub.url], core, folder / "gateway.log")
         kept = self.folder.root / "state" / f"{_NAME}-1.port"
@@ -117,17 +117,18 @@ class GyreGateway(Target):
 
     def request(self, execution: int, body: bytes) -> bytes:
         if execution not in self._tokens:
-            name = f"{self._purpose}-{execution // 64}-{execution // 8 % 8}-{execution % 8}"
+            name = f"train-{execution // 64}-{execution // 8 % 8}-{execution % 8}"
             self._tokens[execution] = (f"/e/{name}/v1/chat/completions", execution_token(self._plan.run_token, name))
         path, token = self._tokens[execution]
         return post(path, body, token, "X-Agent-Id: main\r\n")
 
 
-def write_run_folder(folder: RunFolder, plan: Plan, changes: dict[str, float]) -> None:
+def write_run_folder(folder: RunFolder, plan: Plan, changes: dict[str, float], *, fsync: bool = True) -> None:
     """config.yaml and the run token. `changes` are fields of the group gateway."""
     config = Config()
     config.model = dataclasses.replace(config.model, tokenizer=plan.tokenizer, template=plan.template, max_context=4_000_000)
     config.harness.max_output_tokens = 8192
+    config.journal.fsync = fsync
     config.gateway = dataclasses.replace(config.gateway, max_calls=4096, **changes)
     for path in (folder.root, folder.token.parent, folder.root / "logs"):
         path.mkdir(parents=True, exist_ok=True)

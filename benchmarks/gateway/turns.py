@@ -93,7 +93,7 @@ async def _rendered(stub: Stub, plan: Plan, folder: Path, later: int) -> list[fl
     gateway = Gateway(birth, lambda kind, fields: None, os.getpid())
     try:
         target = GyreGateway.__new__(GyreGateway)
-        target._plan, target._purpose, target._tokens = plan, "train", {}
+        target._plan, target._tokens = plan, {}
         connection = await connect(int((await gateway.start()).rpartition(":")[2]))
         conversation, per_turn, before = _conversation(plan, later), list[float](), 0
         for _ in range(TURNS + 2):

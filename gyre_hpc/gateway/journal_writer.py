@@ -2,7 +2,8 @@
 
 File names: journal/<shard>-<attempt>-<segment>.gyj. Each start of the shard begins a new segment; nothing is appended to a
 file that may end in a torn record. Records that wait while the disk works are written together and share one fdatasync; those
-nobody waits for (PATIENT) wait GROUP_S for one they can share: a short call then costs one sync, not three.
+nobody waits for (PATIENT) wait GROUP_S for one they can share: a short call then costs one sync, not three. A disk that has been
+quick for TRUSTED syncs in a row is waited for in the loop's own thread: the way to another one and back costs several times as much.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from gyre_hpc.clock import monotonic_s
 from gyre_hpc.protocol.journal import CallBegin, Delivered, Record
 from gyre_hpc.shell.log import as_storage_error
 from gyre_hpc.shell.timers import after
@@ -21,6 +23,9 @@ Done = Callable[[Exception | None], None]
 PATIENT = (CallBegin, Delivered)
 """No answer and no delta leaves when these are durable."""
 GROUP_S = 0.005
+QUICK_S = 0.0005
+TRUSTED = 128
+"""One slow sync, and as many quick ones are needed again."""
 
 
 def segments(folder: Path, shard: str, attempt: int) -> list[Path]:
@@ -49,6 +54,8 @@ class JournalWriter:
         self._waiting: list[tuple[bytes, Done]] = []
         self._is_urgent = False
         """Somebody waits for one of them."""
+        self._quick = 0
+        """Syncs in a row that took less than QUICK_S."""
         self._later: asyncio.TimerHandle | None = None
         self._task: asyncio.Task[None] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
@@ -94,10 +101,9 @@ class JournalWriter:
                 data = b"".join(framed for framed, _ in batch)
                 outcome = None
                 try:
-                    if self._fsync:
+                    if self._fsync and self._quick < TRUSTED:
                         await loop.run_in_executor(self._thread, self._write, data)
                     else:
-                        # Into the page cache: cheaper than the way to another thread and back.
                         self._write(data)
                 except OSError as error:
                     outcome = as_storage_error(error)
@@ -116,8 +122,11 @@ class JournalWriter:
         try:
             _write_all(self._fd, data)
             if self._fsync:
+                begin = monotonic_s()
                 os.fdatasync(self._fd)
+                self._quick = self._quick + 1 if monotonic_s() - begin < QUICK_S else 0
         except OSError:
+            self._quick = 0
             self._cut_off()
             raise
         self._size += len(data)

@@ -237,7 +237,10 @@ class RecordedTree:
         if turn.call:
             known = self.nodes.get(turn.call)
             return known if known is not None and known.is_answered and known.context == state.hex() else None
-        matches = [node for node in self._by_context.get(state.hex(), ()) if _is_answer(node, turn)]
+        nodes = self._by_context.get(state.hex(), ())
+        if len(nodes) == 1:
+            return nodes[0] if _is_answer(nodes[0], turn) else None
+        matches = [node for node in nodes if _is_answer(node, turn)]
         return min(matches, key=lambda node: (not node.delivered, node.num_children), default=None)
 
 

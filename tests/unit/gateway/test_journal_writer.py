@@ -3,6 +3,7 @@
 import asyncio
 import errno
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,35 @@ def test_what_nobody_waits_for_is_written_with_the_next_that_somebody_does(tmp_p
 
     asyncio.run(steps())
     assert read_journal(tmp_path, "gateway-0", 1) == (record(0), end, record(1))
+
+
+def test_a_disk_that_was_quick_is_waited_for_here_until_it_is_slow_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_writer, "TRUSTED", 3)
+    here, slow = threading.get_ident(), [False]
+    threads: list[bool] = []
+
+    class Os:
+        def __getattr__(self, name: str) -> Any:
+            return sync if name == "fdatasync" else getattr(os, name)
+
+    def sync(fd: int) -> None:
+        threads.append(threading.get_ident() == here)
+
+    times = iter(range(10**6))
+    monkeypatch.setattr(journal_writer, "monotonic_s", lambda: next(times) * (1.0 if slow[0] else 1e-6))
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        await append(writer, record(0))
+        monkeypatch.setattr(journal_writer, "os", Os())
+        for number in range(1, 9):
+            slow[0] = number == 5
+            await append(writer, record(number))
+        writer.close()
+
+    asyncio.run(steps())
+    assert threads == [False, False, True, True, True, False, False, False]
+    assert read_journal(tmp_path, "gateway-0", 1) == tuple(map(record, range(9)))
 
 
 def test_a_torn_record_is_skipped_and_the_next_start_writes_elsewhere(tmp_path: Path) -> None:
