@@ -13,6 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gyre_hpc.machines.base import TimerFired
 from tests.fakes.gateway_process import GatewayProcess
 from tests.fakes.gateway_world import EXECUTION, InTurn, World, small_config, spelled, until, world
 from tests.fakes.spoken import CHAT, PROTOCOLS, Spoken, is_serving, key, post, text_of
@@ -178,8 +179,9 @@ def test_a_client_that_never_reads_is_hung_up_on_when_its_call_is_over(tmp_path:
         await until(lambda: here.gateway._connections._open, "it is connected")
         (connection,) = here.gateway._connections._open.values()
         transport: Any = connection._request.transport
-        await until(lambda: transport.get_write_buffer_size() > 60_000, "its buffers are full of keep-alives")
+        await until(lambda: transport.get_write_buffer_size() > 64 << 10, "its buffers are full of keep-alives")
         assert await is_serving(here)
+        here.gateway.host.tell(TimerFired(f"deadline/{EXECUTION}/0"))
         await until(lambda: [end for end in here.ends() if end.finish == "failed"], "its call ends by its deadline")
         assert transport.get_write_buffer_size() < 200_000
         shard: Any = here.gateway.host._machine._shard  # type: ignore[union-attr]
@@ -190,7 +192,7 @@ def test_a_client_that_never_reads_is_hung_up_on_when_its_call_is_over(tmp_path:
         assert text_of(spoken, (await post(here, spoken, spoken.body(stream=True)))[1]) == bytes(answer[:-1]).decode()
         assert here.engines[0].requests[-1]["sampling_params"]["custom_params"]["position"] == 6
 
-    live(tmp_path, steps, InTurn(answer, spelled("ok")), keepalive_s=0.001, call_deadline_s=3.0, unread_s=0.2)
+    live(tmp_path, steps, InTurn(answer, spelled("ok")), keepalive_s=0.001, unread_s=0.2)
 
 
 def shrink_buffers(here: World) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 import pytest
 
+from gyre_hpc.machines.base import TimerFired
 from gyre_hpc.protocol.journal import CallBegin, CallProgress
 from tests.fakes.gateway_world import EXECUTION, InTurn, World, output_ids, small_config, spelled, until, world
 from tests.fakes.sdk_clients import sdk_ask
@@ -166,11 +167,16 @@ def test_makers_clients_take_keep_alives_for_nothing(tmp_path: Path, spoken: Spo
         here.engines[0].faults = ["late:7"]
         asked = asyncio.create_task(sdk_ask(here.url, spoken, stream=stream))
         await seven(here)
-        alive: list[int] = []
-        keep_alive = here.gateway._connections._open
-        (connection,) = keep_alive.values()
-        await until(lambda: alive.append(1) or len(alive) > 20, "some keep-alives passed")
-        assert connection._open is not None, "its response has begun"
+        (connection,) = here.gateway._connections._open.values()
+        beats: list[str] = []
+        keep_alive = connection.keep_alive
+
+        async def counted(call: str) -> None:
+            await keep_alive(call)
+            beats.append(call)
+
+        connection.keep_alive = counted  # type: ignore[method-assign]
+        await until(lambda: len(beats) > 3, "some keep-alives passed")
         here.engines[0].gate.set()
         assert await asked == TEXT
 
@@ -183,17 +189,23 @@ def test_a_client_that_does_not_stream_hears_nothing_for_a_while_and_then_spaces
 
     async def steps(here: World) -> None:
         here.engines[0].faults = ["late:7"]
-        response = await here.http.post(spoken.url(here), data=orjson.dumps(spoken.body()), headers=key())
-        assert here.tokens()["sampled"] == 7, "its headers came with the first space, long after it was sampling"
+        asked = asyncio.create_task(here.http.post(spoken.url(here), data=orjson.dumps(spoken.body()), headers=key()))
+        await seven(here)
+        (conn,) = here.gateway._connections._open
+        assert not asked.done()
+        # gateway.hold_s is over, and then gateway.keepalive_s twice.
+        for _ in range(3):
+            here.gateway.host.tell(TimerFired(f"alive/{conn}"))
+        response = await asked
         reading = Reading(response)
         while len(reading.data) < 3:
             reading.data += await response.content.readany()
-        assert (response.content_type, reading.data.strip()) == ("application/json", b"")
+        assert (response.content_type, reading.data) == ("application/json", b"   ")
         here.engines[0].gate.set()
         data = await reading.rest()
         assert (spoken.text(orjson.loads(data)), response.status) == (TEXT, 200)
 
-    live(tmp_path, steps, keepalive_s=0.03, hold_s=0.3)
+    live(tmp_path, steps)
 
 
 @ALL
@@ -202,9 +214,11 @@ def test_two_equal_questions_at_once_are_two_calls(tmp_path: Path, spoken: Spoke
     """Two sub-agents with one task each: none gets the other's answer. Also when a cell is lost under both of them."""
 
     async def steps(here: World) -> None:
-        here.engines[0].faults = ["reset:7", "reset:9"]
-        here.route(0, 1)
+        here.engines[0].faults = ["hang:7", "hang:9"]
         asked = [asyncio.create_task(sdk_ask(here.url, spoken, stream=stream)) for _ in range(2)]
+        await until(lambda: here.tokens().get("sampled") == 16, "both are being answered")
+        here.route(0, 1)
+        await here.engines[0].close()
         assert await asyncio.gather(*asked) == [TEXT, TEXT]
         begins = [record for record in here.records() if isinstance(record, CallBegin)]
         assert sorted(begin.call for begin in begins) == [f"{EXECUTION}/0", f"{EXECUTION}/1"]
