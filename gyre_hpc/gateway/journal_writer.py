@@ -9,9 +9,10 @@ quick for TRUSTED syncs in a row is waited for in the loop's own thread: the way
 import asyncio
 import contextlib
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from queue import SimpleQueue
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.protocol.journal import CallBegin, Delivered, Record
@@ -57,8 +58,12 @@ class JournalWriter:
         self._quick = 0
         """Syncs in a row that took less than QUICK_S."""
         self._later: asyncio.TimerHandle | None = None
-        self._task: asyncio.Task[None] | None = None
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._batch: list[tuple[bytes, Done]] = []
+        """What is being written."""
+        self._is_busy = False
+        self._jobs: SimpleQueue[bytes | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._loop = asyncio.get_running_loop()
 
     def append(self, record: Record, done: Done) -> None:
         """Write `record`; `done(None)` once durable, `done(error)` if it could not be written."""
@@ -68,20 +73,13 @@ class JournalWriter:
         else:
             self._hurry()
 
-    def _hurry(self) -> None:
-        self._is_urgent = True
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._drain())
-
-    def _wait_for_company(self) -> None:
-        if self._later is None and self._task is None:
-            self._later = after(GROUP_S, self._hurry)
-
     def close(self) -> None:
         """Wait for the write under way, write what waited for company, and close the file."""
         if self._later is not None:
             self._later.cancel()
-        self._thread.shutdown(wait=True)
+        if self._thread is not None:
+            self._jobs.put(None)
+            self._thread.join()
         waiting, self._waiting, self._is_urgent = self._waiting, [], False
         if waiting:
             # A full disk loses them as a crash would.
@@ -91,30 +89,62 @@ class JournalWriter:
             os.close(self._fd)
             self._fd = -1
 
-    async def _drain(self) -> None:
-        loop = asyncio.get_running_loop()
-        try:
-            while self._is_urgent:
-                if self._later is not None:
-                    self._later.cancel()
-                batch, self._waiting, self._is_urgent, self._later = self._waiting, [], False, None
-                data = b"".join(framed for framed, _ in batch)
-                outcome = None
-                try:
-                    if self._fsync and self._quick < TRUSTED:
-                        await loop.run_in_executor(self._thread, self._write, data)
-                    else:
-                        self._write(data)
-                except OSError as error:
-                    outcome = as_storage_error(error)
-                    # What waits behind must not become durable before what just failed.
-                    batch, self._waiting, self._is_urgent = batch + self._waiting, [], False
-                for _, done in batch:
-                    done(outcome)
-        finally:
-            self._task = None
+    def _hurry(self) -> None:
+        self._is_urgent = True
+        if not self._is_busy:
+            self._is_busy = True
+            # What else this turn of the loop brings goes with it.
+            self._loop.call_soon(self._next)
+
+    def _wait_for_company(self) -> None:
+        if self._later is None and not self._is_busy:
+            self._later = after(GROUP_S, self._hurry)
+
+    def _next(self) -> None:
+        """Write what waits, if it is urgent."""
+        if not (self._is_urgent and self._waiting):
+            self._is_busy = self._is_urgent = False
             if self._waiting:
                 self._wait_for_company()
+            return
+        if self._later is not None:
+            self._later.cancel()
+        self._batch, self._waiting, self._is_urgent, self._later = self._waiting, [], False, None
+        data = b"".join(framed for framed, _ in self._batch)
+        if self._fsync and self._quick < TRUSTED:
+            self._ask_thread(data)
+        else:
+            self._written(self._outcome(data))
+
+    def _written(self, outcome: Exception | None) -> None:
+        batch, self._batch = self._batch, []
+        if outcome is not None:
+            # What waits behind must not become durable before what just failed.
+            batch, self._waiting, self._is_urgent = batch + self._waiting, [], False
+        self._loop.call_soon(self._next)
+        for _, done in batch:
+            done(outcome)
+
+    def _ask_thread(self, data: bytes) -> None:
+        """A thread and a queue of our own: an executor's futures cost several times as much."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="journal", daemon=True)
+            self._thread.start()
+        self._jobs.put(data)
+
+    def _work(self) -> None:
+        while (data := self._jobs.get()) is not None:
+            outcome = self._outcome(data)
+            if self._loop.is_closed():
+                return
+            self._loop.call_soon_threadsafe(self._written, outcome)
+
+    def _outcome(self, data: bytes) -> Exception | None:
+        try:
+            self._write(data)
+        except OSError as error:
+            return as_storage_error(error)
+        return None
 
     def _write(self, data: bytes) -> None:
         if self._fd < 0 or self._size >= self._segment_bytes:
