@@ -49,7 +49,8 @@ def make_plan(tokenizer: str, cache: Path) -> Plan:
 def chars_for(plan: Plan, num_tokens: int) -> int:
     """Characters of source text that make about so many tokens."""
     tokenizer = create_chat_format(ModelConfig(tokenizer=plan.tokenizer, template=plan.template)).tokenizer
-    text = source_text(400_000)
+    # The part that conversations slide over.
+    text = source_text(20_000)
     return num_tokens * len(text) // len(tokenizer.encode(text))
 
 
