@@ -13,6 +13,8 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.harnesses.place import installed_folder
 from gyre_hpc.launch.harness_install import is_installed
+from gyre_hpc.rehearsal.dialects import dialect_of
+from gyre_hpc.rehearsal.scenarios import SCENARIOS
 from gyre_hpc.sandboxes import Bubblewrap
 
 Needs = Callable[[str, str], None]
@@ -59,4 +61,5 @@ def test_the_shell_agent_works_through_everything(needs: Needs, tmp_path: Path) 
     needs("namespaces", offline_problem())
     done = check("shell_agent", "scripted", cache=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "11 of 11 scenarios" in done.stdout
+    num_played = sum(scenario.needs <= dialect_of("shell_agent").abilities for scenario in SCENARIOS)
+    assert num_played > 10 and f"{num_played} of {num_played} scenarios" in done.stdout
