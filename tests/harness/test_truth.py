@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gyre_hpc.chat.hf_tokenizer import HfTokenizer
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd
 from gyre_hpc.protocol.tensors import unpack_floats, unpack_ids
 from gyre_hpc.rehearsal.company import TOKENIZER
 from gyre_hpc.rehearsal.recording import Recording, Scene, read_recording, tokenizer_digest
+from gyre_hpc.rehearsal.script import MARK
 from gyre_hpc.trajectory.admission import Admission, admit
 from gyre_hpc.trajectory.fold import JournalFold
 from gyre_hpc.trajectory.packing import sequences_of
@@ -59,6 +61,26 @@ def test_there_is_a_recording_of_every_harness() -> None:
     }  # fmt: skip
     assert {recording.tokenizer for recording in READ.values()} == {tokenizer_digest(TOKENIZER)}
     assert sum(path.stat().st_size for path in RECORDINGS) < 6_000_000
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_recording_holds_no_long_text_of_anybody_else(name: str) -> None:
+    """Prompts belong to the makers of a harness: only what the script said, and what carries its marks, is there in full."""
+    decode = HfTokenizer(TOKENIZER).decode
+    for scene in READ[name].scenes:
+        ours = "\0".join(decode(answer) for answer in scene.answers)
+        for text in texts([request["body"] for request in scene.requests]):
+            for line in text.split("\n"):
+                assert len(line) <= 90 or "<text " in line or MARK.search(line) or line in ours or line.startswith("gyre1."), line
+
+
+def texts(value: Any) -> list[str]:
+    """All texts in a JSON value."""
+    if isinstance(value, dict):
+        return [text for inner in value.values() for text in texts(inner)]
+    if isinstance(value, list):
+        return [text for inner in value for text in texts(inner)]
+    return [value] if isinstance(value, str) else []
 
 
 @pytest.mark.parametrize(("name", "scenario"), SCENES)
