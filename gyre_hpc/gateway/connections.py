@@ -2,7 +2,8 @@
 
 import asyncio
 import itertools
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from aiohttp import web
@@ -47,7 +48,7 @@ class Connection:
 
     async def keep_alive(self, call: str) -> None:
         """Streams get an empty event; a body that is not streamed begins with a space, which JSON allows."""
-        async with self._order:
+        async with self._speaking():
             if self._asked.stream:
                 open, stream = await self._streaming(call)
                 await open.write(stream.keep_alive())
@@ -56,13 +57,13 @@ class Connection:
                 await open.write(b" ")
 
     async def say(self, said: Say) -> None:
-        async with self._order:
+        async with self._speaking():
             open, stream = await self._streaming(said.call)
             pieces = (stream.reasoning(said.reasoning) if said.reasoning else b"") + (stream.text(said.text) if said.text else b"")
             await open.write(pieces)
 
     async def reply(self, reply: Reply) -> None:
-        async with self._order:
+        async with self._speaking():
             if self._asked.stream:
                 open, stream = await self._streaming(reply.call)
                 await open.write(stream.closing(self._finished(reply)))
@@ -71,7 +72,7 @@ class Connection:
                 await self._end_whole(self._protocol.whole(self._head(reply.call), self._asked, self._finished(reply)), 200)
 
     async def refuse(self, error: RequestError) -> None:
-        async with self._order:
+        async with self._speaking():
             if self._stream is not None and self._open is not None:
                 await self._open.write(self._stream.error(error))
                 await self._end(self._open)
@@ -83,8 +84,18 @@ class Connection:
 
     async def confirm(self) -> None:
         """What the request wanted is done; it brought the body that says so (ChatRequest.echo)."""
-        async with self._order:
+        async with self._speaking():
             await self._end_whole(self._asked.echo or b"{}", 200)
+
+    @asynccontextmanager
+    async def _speaking(self) -> AsyncIterator[None]:
+        """One speaker at a time. Nobody waits for words that failed to be written."""
+        async with self._order:
+            try:
+                yield
+            except Exception:
+                self.break_off()
+                raise
 
     async def _end_whole(self, body: bytes, status: int) -> None:
         if self._open is None:

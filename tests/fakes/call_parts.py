@@ -54,6 +54,19 @@ class Client:
     def wants(self) -> bool:
         return not self.conn and self.turns_left > 0
 
+    def take(self, reply: Reply) -> None:
+        """The whole answer: kept as a turn, its calls carried out, and there is something more to ask."""
+        content, calls = reply.answer.content, reply.answer.tool_calls
+        assert content.startswith(self.got), "what was said is no beginning of the answer"
+        self.answers.append(content)
+        self.replies.append(reply)
+        self.messages.append(Message(role="assistant", content=content, tool_calls=calls))
+        self.messages += [Message(role="tool", content="ok", tool_call_id=call.id) for call in calls]
+        if not calls:
+            self.messages.append(Message(role="user", content="on"))
+        self.turns_left -= 1
+        self.conn = ""
+
 
 def tokens_at(start: int, ids: list[int], version: Version) -> Tokens:
     return Tokens(

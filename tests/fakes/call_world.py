@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gyre_hpc.chat.base import ChatFormat, Message
+from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.machines.base import (
     CancelTimer,
     Effect,
@@ -297,18 +297,9 @@ class CallWorld(CallChecks):
             client.got += text
 
     def _answered(self, conn: str, reply: Reply) -> None:
-        client, content = self._of(conn), reply.answer.content
+        client = self._of(conn)
         if client is not None:
-            assert content.startswith(client.got), "what was said is no beginning of the answer"
-            client.answers.append(content)
-            client.replies.append(reply)
-            calls = reply.answer.tool_calls
-            client.messages.append(Message(role="assistant", content=content, tool_calls=calls))
-            client.messages += [Message(role="tool", content="ok", tool_call_id=call.id) for call in calls]
-            if not calls:
-                client.messages.append(Message(role="user", content="on"))
-            client.turns_left -= 1
-            client.conn = ""
+            client.take(reply)
 
     def _refused(self, conn: str, code: str) -> None:
         client = self._of(conn)
