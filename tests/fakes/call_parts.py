@@ -54,6 +54,10 @@ class Client:
     def wants(self) -> bool:
         return not self.conn and self.turns_left > 0
 
+    def refuse(self, code: str) -> None:
+        self.refused.append(code)
+        self.conn = ""
+
     def take(self, reply: Reply) -> None:
         """The whole answer: kept as a turn, its calls carried out, and there is something more to ask."""
         content, calls = reply.answer.content, reply.answer.tool_calls

@@ -181,16 +181,16 @@ class CallWorld(CallChecks):
             case MeasureCpu():
                 self.tell(Finished(key, 1.5))
             case Say(conn=conn, text=text):
-                self._hear(conn, text)
+                self._of(conn).got += text
                 self.tell(Finished(key))
             case KeepAlive():
                 self.tell(Finished(key))
             case Reply(conn=conn):
-                self._answered(conn, action)
+                self._of(conn).take(action)
                 self.tell(Finished(key))
             case Refuse(conn=conn):
                 self.refusals.append(action)
-                self._refused(conn, action.code)
+                self._of(conn).refuse(action.code)
                 self.tell(Finished(key))
             case HangUp():
                 self.tell(Finished(key))
@@ -288,21 +288,6 @@ class CallWorld(CallChecks):
         if isinstance(action, EngineAttempt):
             self.over.append((key, action))
 
-    def _of(self, conn: str) -> Client | None:
-        return next((client for client in self.clients if client.conn == conn), None)
-
-    def _hear(self, conn: str, text: str) -> None:
-        client = self._of(conn)
-        if client is not None:
-            client.got += text
-
-    def _answered(self, conn: str, reply: Reply) -> None:
-        client = self._of(conn)
-        if client is not None:
-            client.take(reply)
-
-    def _refused(self, conn: str, code: str) -> None:
-        client = self._of(conn)
-        if client is not None:
-            client.refused.append(code)
-            client.conn = ""
+    def _of(self, conn: str) -> Client:
+        """Who waits there; a stranger when nobody does any more."""
+        return next((client for client in self.clients if client.conn == conn), Client("", "", 0, False))
