@@ -85,7 +85,7 @@ class Connection:
     async def confirm(self) -> None:
         """What the request wanted is done; it brought the body that says so (ChatRequest.echo)."""
         async with self._speaking():
-            await self._end_whole(self._asked.echo or b"{}", 200)
+            await self._end_whole(b"".join(self._asked.echo) or b"{}", 200)
 
     @asynccontextmanager
     async def _speaking(self) -> AsyncIterator[None]:

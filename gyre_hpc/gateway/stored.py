@@ -44,7 +44,7 @@ class StoredAnswers:
     async def _ask(self, request: web.Request, kind: type[Retrieve | Forget | Cancel], done: bytes) -> web.StreamResponse:
         """`done`: body that says so."""
         asked = ChatRequest(
-            body={}, identity=b"", messages=(), tools=(), requested={}, max_new_tokens=0, stream=False, model="", logprobs=True, echo=done
+            body={}, identity=b"", messages=(), tools=(), requested={}, max_new_tokens=0, stream=False, model="", logprobs=True, echo=(done,)
         )  # fmt: skip
         try:
             execution, call = self._access.execution(request), _call(request)

@@ -125,19 +125,32 @@ class ExecutionEnd(msgspec.Struct, frozen=True, tag="execution_end"):
     time: float
 
 
+class Echoed(msgspec.Struct, frozen=True, array_like=True, omit_defaults=True):
+    """A piece of what a protocol wants back. A long one is written once per execution, later ones name it alone."""
+
+    digest: bytes
+    """Empty for a short piece."""
+    data: bytes = b""
+    """Empty where an earlier record of the execution has it."""
+
+
 class Stored(msgspec.Struct, frozen=True, tag="stored", omit_defaults=True):
     """The answer of `call` can be fetched again and gone on from; counts once the call's end is durable, which follows it."""
 
     call: str
     messages: bytes
-    """msgpack of the request's own chat.base.Message values: what is new after the conversation of `previous`."""
+    """msgpack of the request's own chat.base.Message values (what is new after the conversation of `previous`) after `base`."""
     answer: bytes
     """msgpack of the chat.base.Answer as delivered."""
     previous: str = ""
     """Stored call whose conversation this one continues."""
     echo: bytes = b""
-    """What the protocol wants back with it."""
+    """What the protocol wants back with it, in format 2."""
     time: float = 0.0
+    base: bytes = b""
+    """Running digest of the messages it begins with, which earlier records of the execution hold; empty if it holds all of them."""
+    echoes: tuple[Echoed, ...] = ()
+    """What the protocol wants back with it."""
 
 
 class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):

@@ -19,8 +19,8 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.protocol import journal
 
 MAGIC = b"GYREJRNL"
-FORMAT = 2
-"""1 had no stored answers and no malformed calls among CallEnd.tool_calls."""
+FORMAT = 3
+"""1 had no stored answers and no malformed calls among CallEnd.tool_calls; 2 had stored answers with all their messages."""
 HEADER_SIZE = len(MAGIC) + 4
 _FRAME = struct.Struct("<II")
 _TAG = b"\xa4type"

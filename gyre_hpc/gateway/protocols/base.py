@@ -45,8 +45,8 @@ class ChatRequest:
     """Keep the answer: it can be fetched again, and later requests can go on from it."""
     previous: str = ""
     """Call whose conversation the messages continue."""
-    echo: bytes = b""
-    """What the protocol wants back with a stored answer (Finished.echo)."""
+    echo: tuple[bytes, ...] = ()
+    """What the protocol wants back with a stored answer (Finished.echo); what requests have in common in pieces of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,7 +90,7 @@ class Finished:
     usage: Usage
     logprobs: tuple[TokenLogprob, ...] = field(default=())
     """Of all output tokens, if asked for."""
-    echo: bytes = b""
+    echo: tuple[bytes, ...] = ()
     """ChatRequest.echo of the request this answers; of a stored answer, that of its own request."""
     previous: str = ""
     """Call whose conversation this one continues."""

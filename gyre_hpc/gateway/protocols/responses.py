@@ -11,7 +11,7 @@ from gyre_hpc.chat.base import Message
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError
 from gyre_hpc.gateway.protocols.chat_messages import told
 from gyre_hpc.gateway.protocols.places import Misplaced
-from gyre_hpc.gateway.protocols.responses_body import LOGPROBS, Body, decode, identity, repeated
+from gyre_hpc.gateway.protocols.responses_body import LOGPROBS, Body, decode, echo, echoed, identity
 from gyre_hpc.gateway.protocols.responses_errors import error_body, previous_not_found
 from gyre_hpc.gateway.protocols.responses_ids import Handles, call_of
 from gyre_hpc.gateway.protocols.responses_items import Turns
@@ -46,7 +46,7 @@ class Responses(Protocol):
             logprobs=LOGPROBS in (asked.include or ()),
             store=asked.store is not False,
             previous=previous_call(asked.previous_response_id, execution) if asked.previous_response_id else "",
-            echo=orjson.dumps(repeated(raw)) if asked.store is not False else b"",
+            echo=echo(raw) if asked.store is not False else (),
         )
 
     def whole(self, head: Head, asked: ChatRequest, finished: Finished) -> bytes:
@@ -75,7 +75,7 @@ class Responses(Protocol):
 
     def _given(self, head: Head, asked: ChatRequest, finished: Finished | None = None) -> Given:
         """A stored answer repeats its own request, not the one that fetches it."""
-        request = orjson.loads(finished.echo) if finished is not None and finished.echo else asked.body
+        request = echoed(finished.echo) if finished is not None and finished.echo else asked.body
         return Given(
             call=head.call,
             created=(finished.created if finished is not None else 0) or head.created,

@@ -1,9 +1,10 @@
 """Fields of a Responses request: which we honour, which are refused by name, which have no effect on the answer."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
+import orjson
 
 from gyre_hpc.gateway.protocols.base import RequestError
 from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
@@ -111,9 +112,16 @@ def identity(raw: Mapping[str, Any]) -> bytes:
     return encoded({name: value for name, value in raw.items() if name not in VOLATILE}, sort_keys=True)
 
 
-def repeated(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The part of a request that a response to it needs."""
-    return {name: raw[name] for name in REPEATED if raw.get(name) is not None}
+def echo(raw: Mapping[str, Any]) -> tuple[bytes, ...]:
+    """The part of a request that a response to it needs, as JSON objects: what is long and seldom changes by itself."""
+    told = {name: raw[name] for name in REPEATED if raw.get(name) is not None}
+    constant = [encoded({name: told.pop(name)}) for name in ("tools", "instructions") if name in told]
+    return (*constant, encoded(told))
+
+
+def echoed(pieces: Iterable[bytes]) -> dict[str, Any]:
+    """Inverse of echo."""
+    return {name: value for piece in pieces for name, value in orjson.loads(piece).items()}
 
 
 def _refuse(raw: Mapping[str, Any], asked: Body) -> None:

@@ -44,8 +44,8 @@ class Arrived(msgspec.Struct, frozen=True):
     """Keep the answer for `Retrieve` and for requests that go on from it."""
     previous: str = ""
     """Call whose conversation these messages continue; it must have been stored."""
-    echo: bytes = b""
-    """What the protocol wants back with the stored answer (`Reply.echo`); opaque here."""
+    echo: tuple[bytes, ...] = ()
+    """What the protocol wants back with the stored answer (`Reply.echo`), in pieces that come again alike; opaque here."""
 
 
 class Retrieve(msgspec.Struct, frozen=True):
@@ -181,7 +181,7 @@ class Reply(msgspec.Struct, frozen=True):
     ids: bytes = b""
     logprobs: bytes = b""
     """Packed output ids and log-probs, when the client asked for them."""
-    echo: bytes = b""
+    echo: tuple[bytes, ...] = ()
     """As it came with the request (Arrived.echo), also for `Retrieve`."""
     previous: str = ""
     """Call this one's conversation continues (Arrived.previous)."""

@@ -15,7 +15,8 @@ from gyre_hpc.machines.call.live import Asked, CallState, LiveCall
 from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
 from gyre_hpc.machines.call.shard import Shard
-from gyre_hpc.machines.call.stored import expand, pack_messages
+from gyre_hpc.machines.call.shelf import pack_messages
+from gyre_hpc.machines.call.stored import expand
 from gyre_hpc.protocol.journal import CallBegin, Sampling
 
 MOST_STOPS, LONGEST_STOP = 64, 1024
@@ -154,7 +155,7 @@ def _take_up(shard: Shard, live: LiveCall) -> None:
 
 
 def _asked(request: Arrived) -> Asked:
-    messages = pack_messages(request.messages) if request.store else b""
+    messages = pack_messages(request.messages) if request.store else ()
     return Asked(tools=request.tools, store=request.store, messages=messages, previous=request.previous, echo=request.echo)
 
 

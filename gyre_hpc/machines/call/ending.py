@@ -143,8 +143,17 @@ def recorded_stored(shard: Shard, record: Stored) -> None:
 
 
 def _stored(shard: Shard, live: LiveCall, told: Answer) -> Stored:
-    asked = live.asked
-    return Stored(live.call, asked.messages, msgspec.msgpack.encode(told), asked.previous, asked.echo, shard.unix())
+    asked, shelf = live.asked, shard.tree(live.execution).shelf
+    base, messages = shelf.split(asked.messages)
+    return Stored(
+        call=live.call,
+        messages=messages,
+        answer=msgspec.msgpack.encode(told),
+        previous=asked.previous,
+        time=shard.unix(),
+        base=base,
+        echoes=shelf.echoed(asked.echo),
+    )
 
 
 def count_tool_calls(shard: Shard, execution: str, num: int, num_malformed: int) -> None:

@@ -46,10 +46,10 @@ class Asked:
 
     tools: tuple[dict[str, Any], ...] = ()
     store: bool = False
-    messages: bytes = b""
-    """store: its own messages (Stored.messages)."""
+    messages: tuple[bytes, ...] = ()
+    """store: its own messages, packed (shelf.py)."""
     previous: str = ""
-    echo: bytes = b""
+    echo: tuple[bytes, ...] = ()
 
 
 @dataclass(slots=True, eq=False)

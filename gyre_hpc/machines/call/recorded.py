@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.machines.call.branching import Branches
+from gyre_hpc.machines.call.shelf import Shelf
 from gyre_hpc.machines.call.turns import SIZE, Turn, chained
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling, Stored
@@ -147,6 +148,8 @@ class RecordedTree:
         """Output tokens of all calls."""
         self.stored: dict[str, Stored] = {}
         """By call; of calls that ended, and of some whose end is not durable yet."""
+        self.shelf = Shelf()
+        """What stored answers share."""
         self.forgotten: set[str] = set()
         """Stored answers that are not given out any more."""
 
@@ -226,6 +229,7 @@ class RecordedTree:
     def keep(self, record: Stored) -> None:
         """Its answer can be fetched and gone on from, once the call has ended."""
         self.stored[record.call] = record
+        self.shelf.take(record)
         self.forgotten.discard(record.call)
 
     def is_kept(self, call: str) -> bool:

@@ -4,8 +4,6 @@ A record holds what its request added alone; the whole conversation is put toget
 conversation like any other, except that each assistant turn names the call it is the answer of.
 """
 
-from dataclasses import replace as changed
-
 import msgspec
 
 from gyre_hpc.chat.base import Answer, Message
@@ -19,7 +17,6 @@ from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.turns import Turn, digest_turns
 from gyre_hpc.protocol.journal import Forgotten, Stored
 
-_MESSAGES = msgspec.msgpack.Decoder(tuple[Message, ...])
 _ANSWER = msgspec.msgpack.Decoder(Answer)
 _ENDED = (CallState.closing, CallState.ended)
 
@@ -32,7 +29,7 @@ def expand(shard: Shard, request: Arrived) -> Arrived | None:
     messages: list[Message] = []
     turns: list[Turn] = []
     for record in _chain(tree, request.previous):
-        said = _MESSAGES.decode(record.messages)
+        said = tree.shelf.messages(record)
         _append(messages, turns, said, digest_turns(said))
         answer = _ANSWER.decode(record.answer)
         turn = Message(role="assistant", content=answer.content, tool_calls=answer.tool_calls, reasoning=answer.reasoning)
@@ -59,7 +56,7 @@ def retrieve(shard: Shard, asked: Retrieve) -> None:
         cached_tokens=node.num_cached,
         ids=bytes(node.output) if node.logprobs is not None else b"",
         logprobs=bytes(node.logprobs or b""),
-        echo=record.echo,
+        echo=tree.shelf.echo(record),
         previous=record.previous,
         created=int(node.began_at),
     )
@@ -111,31 +108,6 @@ def confirm(shard: Shard, conn: str) -> None:
     """Done."""
     if conn in shard.conns:
         last_words(shard, conn, Start(f"confirm/{conn}", Confirm(conn)))
-
-
-def pack_messages(messages: tuple[Message, ...]) -> bytes:
-    """As Stored holds them. Lone surrogates, which JSON allows and msgpack does not, become question marks."""
-    try:
-        return msgspec.msgpack.encode(messages)
-    except UnicodeEncodeError:
-        return msgspec.msgpack.encode(tuple(_speakable(message) for message in messages))
-
-
-def _speakable(message: Message) -> Message:
-    calls = tuple(
-        changed(call, name=_plain(call.name), arguments=_plain(call.arguments), id=_plain(call.id)) for call in message.tool_calls
-    )
-    return Message(
-        role=message.role,
-        content=_plain(message.content),
-        tool_calls=calls,
-        tool_call_id=_plain(message.tool_call_id),
-        reasoning=_plain(message.reasoning),
-    )
-
-
-def _plain(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def _chain(tree: RecordedTree, call: str) -> list[Stored]:

@@ -33,7 +33,7 @@ def test_a_string_is_a_user_turn_after_the_instructions() -> None:
 
 def test_answers_are_stored_unless_the_client_says_no() -> None:
     assert (parse().store, parse(store=None).store, parse(store=True).store, parse(store=False).store) == (True, True, True, False)
-    assert parse(store=False).echo == b""
+    assert parse(store=False).echo == ()
 
 
 @pytest.mark.parametrize(

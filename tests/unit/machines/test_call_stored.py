@@ -14,10 +14,18 @@ CALL = f"{EXECUTION}/0"
 SHELL = [*FORMAT.tokenizer.encode('<tool_call>{"name":"shell","arguments":{"command":"ls"}}</tool_call>'), STOP]
 
 
-def ask(world: CallWorld, *messages: Message, previous: str = "", execution: str = EXECUTION, store: bool = True, tag: str = "") -> Client:
+def ask(
+    world: CallWorld,
+    *messages: Message,
+    previous: str = "",
+    execution: str = EXECUTION,
+    store: bool = True,
+    tag: str = "",
+    echo: tuple[bytes, ...] = (),
+) -> Client:
     """One request to its end; `tag` makes its identity another."""
     client = Client(execution, f"main{tag}", 1, False, messages=list(messages))
-    client.asks = {"store": store, "previous": previous, "echo": tag.encode()}
+    client.asks = {"store": store, "previous": previous, "echo": echo or (tag.encode(),)}
     world.clients.append(client)
     world.settle()
     return client
@@ -130,7 +138,7 @@ def test_a_stored_answer_is_given_out_again_as_it_was(restart: bool) -> None:
         world.crash(0)
     again = inquire(world, Retrieve)
     assert isinstance(again, Reply)
-    assert (again.answer, again.finish, again.echo, again.created) == (first.answer, first.finish, b"kept", first.created)
+    assert (again.answer, again.finish, again.echo, again.created) == (first.answer, first.finish, (b"kept",), first.created)
     assert (again.prompt_tokens, again.completion_tokens) == (first.prompt_tokens, first.completion_tokens)
     assert isinstance(inquire(world, Retrieve, execution="train-0-0-1"), Refuse)
 

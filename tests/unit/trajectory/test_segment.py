@@ -9,7 +9,18 @@ from hypothesis import strategies as st
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol import journal
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Sampling, Stored, VersionSpan
+from gyre_hpc.protocol.journal import (
+    CallBegin,
+    CallEnd,
+    CallProgress,
+    Delivered,
+    Echoed,
+    ExecutionEnd,
+    Forgotten,
+    Sampling,
+    Stored,
+    VersionSpan,
+)
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.trajectory.segment import FORMAT, HEADER_SIZE, MAGIC, DamagedSegment, frame, header, read_records
 
@@ -20,6 +31,7 @@ RECORDS: list[journal.Record] = [
     CallEnd(CALL, "stop", 90, 0, (), "ff", ("cell-0",), 0, 3.0),
     Delivered(CALL, 4.0),
     Stored(CALL, b"asked", b"answer", "train-0-0-0/1", b"{}", 3.5),
+    Stored(CALL, b"asked", b"answer", base=b"x" * 16, echoes=(Echoed(b"", b"{}"), Echoed(b"y" * 16))),
     # More fields than fit into the shortest head of a map.
     CallBegin(
         CALL, "train-0-0-0", None, b"", "main", "t", "", Sampling(stop=("x",)), {}, "ab", 1.0, ("call",), "cd", True, "messages", True, True
