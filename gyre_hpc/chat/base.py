@@ -81,7 +81,7 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def decode(self, ids: Sequence[int]) -> str:
-        """Special tokens appear as their text; bytes that are no UTF-8 become U+FFFD."""
+        """Special tokens appear as their text; bytes that are no UTF-8 become U+FFFD; ids without a token say nothing."""
 
     def bytes_of(self, id: int) -> bytes:
         """Bytes of one token. A character may be spread over several; kinds that know their tokens' bytes tell them exactly."""

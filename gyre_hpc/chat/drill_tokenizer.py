@@ -38,14 +38,14 @@ class DrillTokenizer(Tokenizer):
         return self._split(text, self._words)
 
     def decode(self, ids: Sequence[int]) -> str:
-        return b"".join(self._bytes[i] for i in ids).decode("utf-8", errors="replace")
+        return b"".join(map(self.bytes_of, ids)).decode("utf-8", errors="replace")
 
     def stream(self) -> TextStream:
         """For ids that arrive one after another."""
         return TextStream(self._bytes, drop_first_space=False)
 
     def bytes_of(self, id: int) -> bytes:
-        return self._bytes[id]
+        return self._bytes[id] if 0 <= id < self.vocab_size else b""
 
     def _split(self, text: str, pattern: re.Pattern[str]) -> list[int]:
         ids: list[int] = []
