@@ -16,7 +16,7 @@ from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.shelf import pack_messages
-from gyre_hpc.machines.call.stored import expand
+from gyre_hpc.machines.call.stored import expand, was_cancelled
 from gyre_hpc.protocol.journal import CallBegin, Sampling
 
 MOST_STOPS, LONGEST_STOP = 64, 1024
@@ -33,6 +33,9 @@ def arrived(shard: Shard, request: Arrived) -> None:
         return
     if reason := _wrong_stop(request.stop):
         refuse(shard, request.conn, 400, "invalid_stop", reason)
+        return
+    if call := was_cancelled(shard, request):
+        refuse(shard, request.conn, 400, "cancelled", f"{call} was cancelled")
         return
     live = _same_call(shard, request) or _new_call(shard, request)
     if live is not None:

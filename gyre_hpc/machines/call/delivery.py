@@ -27,6 +27,7 @@ def keep_alive(shard: Shard, conn: str) -> None:
     """Nothing was said for a while."""
     known = shard.conns.get(conn)
     if known is not None and not known.is_closing:
+        known.is_held |= not known.stream
         shard.start("alive", conn, KeepAlive(conn, known.call))
         shard.emit(SetTimer(f"alive/{conn}", shard.settings.keepalive_s))
 

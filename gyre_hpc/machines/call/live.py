@@ -106,6 +106,8 @@ class Conn:
     stream: bool
     is_closing: bool = False
     """Its last words are being written."""
+    is_held: bool = False
+    """Not streamed, and its body has begun: an error has no status any more, so a refusal breaks the connection."""
     is_inquiry: bool = False
     """It asks about a stored answer; the call does not work for it."""
 

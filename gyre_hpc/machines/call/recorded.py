@@ -150,6 +150,8 @@ class RecordedTree:
         """By call; of calls that ended, and of some whose end is not durable yet."""
         self.shelf = Shelf()
         """What stored answers share."""
+        self.untold: dict[str, tuple[str, float]] = {}
+        """Cancelled calls by their request, and until when: their clients could not be told and ask again."""
         self.forgotten: set[str] = set()
         """Stored answers that are not given out any more."""
 

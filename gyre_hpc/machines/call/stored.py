@@ -11,7 +11,7 @@ from gyre_hpc.machines.base import Start
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Confirm, Forget, Reply, Retrieve
 from gyre_hpc.machines.call.delivery import last_words, refuse
 from gyre_hpc.machines.call.ending import give_up
-from gyre_hpc.machines.call.live import CallState, Conn
+from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
 from gyre_hpc.machines.call.recorded import RecordedTree
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.turns import Turn, digest_turns
@@ -85,9 +85,13 @@ def cancel(shard: Shard, asked: Cancel) -> None:
         return
     _connect(shard, asked)
     if live is None or live.state is CallState.suspended:
+        if live is not None and not live.recorded.finish:
+            # It was open when this shard began anew: its client is on the way back.
+            _remember_untold(shard, live, "")
         confirm(shard, asked.conn)
         return
     conn, live.conn = live.conn, ""
+    _remember_untold(shard, live, conn)
     is_recorded = live.node is not None
     if is_recorded:
         shard.confirming.setdefault(asked.call, []).append(asked.conn)
@@ -96,6 +100,21 @@ def cancel(shard: Shard, asked: Cancel) -> None:
         refuse(shard, conn, 400, "cancelled", f"{asked.call} was cancelled")
     if not is_recorded:
         confirm(shard, asked.conn)
+
+
+def was_cancelled(shard: Shard, request: Arrived) -> str:
+    """The call of this request, if it was cancelled while its client could not be told: the client learns it now, once."""
+    tree = shard.trees.get(request.execution)
+    call, until = tree.untold.pop(request.request_hash, ("", 0.0)) if tree is not None else ("", 0.0)
+    return call if shard.now < until else ""
+
+
+def _remember_untold(shard: Shard, live: LiveCall, conn: str) -> None:
+    """A client whose connection broke, or has to be broken, asks again by itself: that must not undo the cancellation."""
+    known = shard.conns.get(conn)
+    if known is None or known.is_held:
+        asked = live.request or live.recorded
+        shard.tree(live.execution).untold[asked.request_hash] = (live.call, shard.now + shard.settings.abandon_s)
 
 
 def confirm_durable(shard: Shard, call: str) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.base import Received
-from gyre_hpc.machines.call.actions import CLIENTS, Cancel, Confirm, EngineAttempt, Forget, Left, Refuse, Render, Reply, Retrieve
+from gyre_hpc.machines.call.actions import CLIENTS, Cancel, Confirm, EngineAttempt, Forget, KeepAlive, Left, Refuse, Render, Reply, Retrieve
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, Forgotten, Stored
 from tests.fakes.call_parts import FORMAT, STOP, Client, row
 from tests.fakes.call_world import CallWorld
@@ -217,6 +217,47 @@ def test_a_running_call_is_cancelled_and_a_finished_one_is_not() -> None:
     assert isinstance(refused, Refuse) and refused.code == "already_ended"
     missing = inquire(world, Cancel, f"{EXECUTION}/9")
     assert isinstance(missing, Refuse) and missing.code == "not_found"
+
+
+@pytest.mark.parametrize("why", ["held", "away", "rendering", "restart"])
+def test_a_client_that_could_not_be_told_of_a_cancellation_is_told_when_it_asks_again(why: str) -> None:
+    """Clients ask again by themselves after a broken connection: that is no wish to have the call after all."""
+    world = a_world()
+    client = Client(EXECUTION, "main", 1, False, asks={"store": True})
+    world.clients.append(client)
+    world.arrive(client)
+    if why == "held":
+        while not any(isinstance(action, KeepAlive) for action in world.actions.values()):
+            world.fire_next()
+    if why != "rendering":
+        world.finish(next(key for key in world.others() if key.startswith("render")))
+    if why == "restart":
+        world.crash(len(world.writes))
+    elif why != "held":
+        world.leave(client)
+    world.inquire(Cancel, CALL)
+    if why == "held":
+        world.leave(client)
+    world.arrive(client)
+    assert not [action for action in world.actions.values() if isinstance(action, EngineAttempt)]
+    world.finish(next(key for key, action in world.actions.items() if getattr(action, "conn", "") == client.conn))
+    assert client.refused == ["cancelled"]
+    # Who asks once more, knowing it, wants it.
+    world.settle()
+    assert len(client.replies) == 1
+
+
+def test_a_cancellation_nobody_asked_about_is_forgotten_in_time() -> None:
+    world = a_world()
+    client = Client(EXECUTION, "main", 1, False, asks={"store": True})
+    world.clients.append(client)
+    world.arrive(client)
+    world.finish(next(key for key in world.others() if key.startswith("render")))
+    world.leave(client)
+    world.inquire(Cancel, CALL)
+    world.now += world.settings.abandon_s
+    world.settle()
+    assert (client.refused, len(client.replies)) == ([], 1)
 
 
 def test_a_client_that_asks_about_an_answer_and_leaves_changes_nothing() -> None:
