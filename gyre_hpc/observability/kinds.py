@@ -26,8 +26,11 @@ KINDS: dict[str, tuple[str, str]] = {
     "call_failed": ("call reason", "a model call got no answer within its deadline"),
     "call_joined": ("call finish num_output", "a request turned out to be a call that is known: same answer, nothing sampled again"),
     "call_rerouted": ("call cell term why reason", "an engine attempt ended early; the call goes on elsewhere from its tokens so far"),
-    "token_fault": ("call what num", "tokens lost, resampled, or digest_mismatch: the engine hashed other ids than are recorded, the call is not trained on"),
-    "branch": ("call parent reason role", "a call did not extend the newest one of its thread"),
+    "token_fault": (
+        "call what num",
+        "tokens lost, resampled, or digest_mismatch: the engine hashed other ids than are recorded, the call is not trained on",
+    ),
+    "branch": ("call parent reason role", "a call does not simply go on from its parent's answer"),
     "table": ("number cells", "a gateway goes by this routing table"),
     "journal_replayed": ("executions open_calls records", "a gateway shard took up what an earlier one left"),
     "storage_full": ("reason", "the run folder takes no writes; admission pauses, empty: cured"),
