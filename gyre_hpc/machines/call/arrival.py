@@ -70,8 +70,8 @@ def rendered(shard: Shard, live: LiveCall, suffix: bytes) -> None:
     if left <= 0:
         _drop(shard, live, "token_limit_exceeded", _limit_text(shard, live.execution))
         return
-    wanted = request.max_new_tokens or shard.settings.max_output_tokens
-    budget = min(wanted, shard.settings.max_output_tokens, limit - num_prompt, left)
+    longest = shard.settings.max_output_tokens or limit
+    budget = min(request.max_new_tokens or longest, longest, limit - num_prompt, left)
     begin = _begin(shard, live, request, found, suffix, budget)
     if found.parent is not None:
         mark_delivered(shard, found.parent)

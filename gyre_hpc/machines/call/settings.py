@@ -18,6 +18,7 @@ class GatewaySettings:
     run_seed: int = 0
     max_context: int = 512
     max_output_tokens: int = 64
+    """Of one call, 0 = as many as it asks for, or as its context has room for."""
     temperature: float = 1.0
     top_p: float = 1.0
     top_k: int = 0

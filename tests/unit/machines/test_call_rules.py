@@ -1,5 +1,7 @@
 """Rules of the call machine, one by one."""
 
+from typing import Any
+
 import pytest
 
 from gyre_hpc.machines.base import Finished, Progressed, Received, Restarted
@@ -61,9 +63,9 @@ def started(world: CallWorld, kind: type) -> list[str]:
     return [key for key, action in world.actions.items() if isinstance(action, kind)]
 
 
-def begun(stream: bool = False, **changed: object) -> tuple[CallWorld, Client, str]:
+def begun(stream: bool = False, asks: dict[str, Any] | None = None, **changed: object) -> tuple[CallWorld, Client, str]:
     """A world with one call whose attempt runs; its attempt key."""
-    world, client = CallWorld(**changed), Client("train-0-0-0", "main", 1, stream)
+    world, client = CallWorld(**changed), Client("train-0-0-0", "main", 1, stream, asks=asks or {})
     world.clients.append(client)
     world.set_table(row(0), row(1))
     world.arrive(client)
@@ -123,6 +125,14 @@ def test_an_engine_that_gives_more_than_asked_is_cut_at_the_budget() -> None:
     world._gone(key)
     world.tell(Finished(key, AttemptEnd("length")))
     assert world.shard.tokens["sampled"] == 3
+
+
+@pytest.mark.parametrize("asked", [0, 700, 5000])
+def test_without_a_limit_of_ours_a_call_is_as_long_as_it_asks_or_as_its_context_has_room(asked: int) -> None:
+    """So all harnesses but our own are configured; a budget of 0 would make every answer empty."""
+    world, _, key = begun(asks={"max_new_tokens": asked}, max_output_tokens=0)
+    room = world.shard.settings.max_context - sum(map(len, world.actions[key].prompt)) // 4
+    assert world.actions[key].max_new_tokens == min(asked or room, room)
 
 
 def test_an_abort_after_the_last_token_is_not_sampled_beyond() -> None:
