@@ -139,4 +139,5 @@ def generate_body(key: str, attempt: EngineAttempt, ids_text: IdsText | None = N
             "incremental": True,
         }
     )
-    return b'{"input_ids":' + (ids_text or IdsText()).list_of(attempt.prompt) + b"," + rest[1:]
+    execution = attempt.call.rpartition("/")[0]
+    return (ids_text or IdsText()).list_of(execution, attempt.prompt, b'{"input_ids":', b"," + rest[1:])

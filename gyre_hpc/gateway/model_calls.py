@@ -68,16 +68,15 @@ class ModelCalls:
         # Header bytes that are no UTF-8 arrive as lone surrogates, which no record can hold.
         thread = self._harness.thread(headers, asked.body).encode("utf-8", "replace").decode()
         messages = self._harness.clean(asked.messages)
-        turns = self._memory.turns(execution, thread, messages)
-        identity = digest(execution.encode(), thread.encode(), asked.identity, *(turn.digest + turn.thinking for turn in turns))
+        digested = self._memory.digested(execution, thread, messages)
         return Arrived(
             conn=conn,
             execution=execution,
             role=self._harness.role(headers, asked.body),
             thread=thread,
-            request_hash=identity.hex(),
+            request_hash=digest(execution.encode(), thread.encode(), asked.identity, digested.whole).hex(),
             messages=messages,
-            turns=turns,
+            turns=digested.turns,
             tools=asked.tools,
             tools_digest=digest(encoded(asked.tools, sort_keys=True)),
             requested=asked.requested,

@@ -3,17 +3,31 @@
 Comparing a megabyte of text costs microseconds, digesting it milliseconds. A memory of what can be made again: losing it costs time alone.
 """
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.turns import Turn, digest_turns
+from gyre_hpc.machines.call.turns import SIZE, Turn, digest_turns
 
 MOST_CHARS = 256 << 20
 """Of all conversations kept together."""
 _MOST_BRANCHES = 3
 """Conversations of one thread: its main line, and what a harness asks beside it under the same name."""
+_PER_MESSAGE = 100
+"""What a message costs beyond its text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Digested:
+    """A conversation in digests."""
+
+    turns: tuple[Turn, ...]
+    """One per message."""
+    whole: bytes
+    """Over all of them, thinking included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +35,11 @@ class _Known:
     messages: tuple[Message, ...]
     turns: tuple[Turn, ...]
     num_chars: int
+    hasher: Any
+    """blake2b over all turns."""
+
+
+_NOTHING = _Known((), (), 0, hashlib.blake2b(digest_size=SIZE))
 
 
 class TurnMemory:
@@ -31,19 +50,16 @@ class TurnMemory:
         self._known: OrderedDict[tuple[str, str], list[_Known]] = OrderedDict()
         """The thread used last is last, and so is the conversation of a thread."""
 
-    def turns(self, execution: str, thread: str, messages: Sequence[Message]) -> tuple[Turn, ...]:
-        """One Turn per message."""
+    def digested(self, execution: str, thread: str, messages: Sequence[Message]) -> Digested:
+        """What digest_turns says of them."""
         branches = self._known.setdefault((execution, thread), [])
-        same, before = max(((_common(known.messages, messages), known) for known in branches), key=_first, default=(0, None))
-        turns = digest_turns(messages[same:])
-        kept = tuple(messages)
-        if before is not None and same:
-            # The strings kept before serve on; those that came now are let go.
-            turns, kept = before.turns[:same] + turns, before.messages[:same] + kept[same:]
-        if before is not None and same and same >= len(before.messages) - 2:
+        same, before = max(((_common(known.messages, messages), known) for known in branches), key=_first, default=(0, _NOTHING))
+        # The strings kept before serve on; those that came now are let go.
+        known = _extended(_beginning(before, same), messages[same:])
+        if same and same >= len(before.messages) - 2:
             self._drop(branches, before)
-        self._keep(execution, thread, branches, _Known(kept, turns, sum(len(message.content) + 100 for message in kept)))
-        return turns
+        self._keep(execution, thread, branches, known)
+        return Digested(known.turns, known.hasher.digest())
 
     def _keep(self, execution: str, thread: str, branches: list[_Known], known: _Known) -> None:
         branches.append(known)
@@ -64,8 +80,36 @@ def _first(pair: tuple[int, _Known]) -> int:
     return pair[0]
 
 
+def _beginning(known: _Known, num: int) -> _Known:
+    """Its first messages."""
+    if num == len(known.messages):
+        return known
+    messages, turns = known.messages[:num], known.turns[:num]
+    return _Known(messages, turns, _num_chars(messages), _with(_NOTHING.hasher, turns))
+
+
+def _extended(known: _Known, messages: Sequence[Message]) -> _Known:
+    turns = digest_turns(messages)
+    return _Known(
+        (*known.messages, *messages), known.turns + turns, known.num_chars + _num_chars(messages), _with(known.hasher, turns)
+    )  # fmt: skip
+
+
+def _with(hasher: Any, turns: Sequence[Turn]) -> Any:
+    """A copy that knows these, too. Digests have one length, and a byte tells whether thinking follows: no two sequences are alike."""
+    hasher = hasher.copy()
+    hasher.update(b"".join([part for turn in turns for part in (turn.digest, b"t" if turn.thinking else b".", turn.thinking)]))
+    return hasher
+
+
+def _num_chars(messages: Sequence[Message]) -> int:
+    return sum(len(message.content) + _PER_MESSAGE for message in messages)
+
+
 def _common(one: Sequence[Message], other: Sequence[Message]) -> int:
     """How many messages both begin with."""
+    if tuple(other[: len(one)]) == one:
+        return len(one)
     count = 0
     for mine, theirs in zip(one, other, strict=False):
         if mine is not theirs and mine != theirs:

@@ -32,7 +32,8 @@ class ChatMemory:
         read = read_messages(raw, entry[0] if entry is not None else None)
         self._num_chars -= sum(size for _, size in branches)
         branches = [other for other in branches if other is not entry][1 - _MOST_BRANCHES :]
-        branches.append((read, sum(len(turn.content) + _PER_MESSAGE for turn in read.turns)))
+        first, size = (len(entry[0].turns), entry[1]) if entry is not None else (0, 0)
+        branches.append((read, size + sum(len(turn.content) + _PER_MESSAGE for turn in read.turns[first:])))
         self._known[execution] = branches
         self._known.move_to_end(execution)
         self._num_chars += sum(size for _, size in branches)

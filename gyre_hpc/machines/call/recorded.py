@@ -18,6 +18,7 @@ from typing import Any
 from gyre_hpc.machines.call.branching import Branches
 from gyre_hpc.machines.call.shelf import Shelf
 from gyre_hpc.machines.call.turns import SIZE, Turn, chained
+from gyre_hpc.machines.call.walks import Walk, Walks
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling, Stored
 
@@ -141,6 +142,7 @@ class RecordedTree:
         self._by_context: defaultdict[str, list[Node]] = defaultdict(list)
         self._by_request: defaultdict[str, list[Node]] = defaultdict(list)
         self._prompts: Counter[bytes] = Counter()
+        self._walks = Walks()
         self.rendering: dict[str, None] = {}
         """Calls that are no nodes yet."""
         self.branches = Branches()
@@ -156,15 +158,29 @@ class RecordedTree:
         """Stored answers that are not given out any more."""
 
     def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
-        """O(number of messages)."""
-        state, parent, later, changed = chained(b"tools", tools_digest), None, 0, False
-        for place, turn in enumerate(turns):
-            node = self._answer_in(state, turn) if turn.role == "assistant" else None
+        """O(number of messages); of a conversation that grew, only of what came since its last recorded answer but one."""
+        before = self._walks.longest(tools_digest, turns)
+        if before is None:
+            state, parent, later, changed = chained(b"tools", tools_digest), None, 0, False
+        else:
+            state, parent, later, changed = before.parent.state, before.parent, len(before.turns), before.changed
+        passed, num_passed, is_settled = list[str](), 0, True
+        for place in range(later, len(turns)):
+            turn, node = turns[place], None
+            if turn.role == "assistant":
+                passed.append(state.hex())
+                node = self._answer_in(passed[-1], turn)
+                is_settled = is_settled and self._is_settled(passed[-1])
             if node is None:
                 state = chained(state, turn.digest, turn.thinking) if turn.thinking else chained(state, turn.digest)
             else:
                 state, parent, later = node.state, node, place + 1
                 changed = bool(node.turn) and node.turn != turn.digest
+                num_passed = len(passed)
+        if parent is not None and num_passed and is_settled:
+            known = before.passed if before is not None else frozenset[str]()
+            whole = known.union(passed[:num_passed])
+            self._walks.keep(Walk(tools_digest, tuple(turns[:later]), parent, changed, whole), before)
         opening = turns[0].digest if turns and turns[0].role == "system" else b""
         has_answers = any(turn.role == "assistant" for turn in turns)
         return Found(parent=parent, later=later, context=state.hex(), changed=changed, opening=opening, has_answers=has_answers)
@@ -215,6 +231,7 @@ class RecordedTree:
         self.nodes[node.call] = node
         self.next_ordinal = max(self.next_ordinal, node.ordinal + 1)
         self._by_context[node.context].append(node)
+        self._walks.forget(node.context)
         self._by_request[node.request_hash].append(node)
         self._prompts[node.hasher.digest()] += 1
         return node
@@ -238,16 +255,21 @@ class RecordedTree:
         """Stored, and not forgotten since."""
         return call in self.stored and call not in self.forgotten
 
-    def _answer_in(self, state: bytes, turn: Turn) -> Node | None:
+    def _answer_in(self, context: str, turn: Turn) -> Node | None:
         """The recorded call whose answer `turn` is; equal ones go to the one least built upon, unless the turn names its call."""
         if turn.call:
             known = self.nodes.get(turn.call)
-            return known if known is not None and known.is_answered and known.context == state.hex() else None
-        nodes = self._by_context.get(state.hex(), ())
+            return known if known is not None and known.is_answered and known.context == context else None
+        nodes = self._by_context.get(context, ())
         if len(nodes) == 1:
             return nodes[0] if _is_answer(nodes[0], turn) else None
         matches = [node for node in nodes if _is_answer(node, turn)]
         return min(matches, key=lambda node: (not node.delivered, node.num_children), default=None)
+
+    def _is_settled(self, context: str) -> bool:
+        """Which answer a turn is here will not change, unless another call begins here."""
+        nodes = self._by_context.get(context, ())
+        return not nodes or (len(nodes) == 1 and nodes[0].is_answered)
 
 
 def _is_answer(node: Node, turn: Turn) -> bool:

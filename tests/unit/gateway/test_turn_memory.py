@@ -24,7 +24,8 @@ conversations = st.lists(st.sampled_from(MESSAGES), max_size=6)
 def test_turns_are_those_of_digest_turns_whatever_came_before(asked: list[tuple[str, str, list[Message]]], most_chars: int) -> None:
     memory = TurnMemory(most_chars)
     for execution, thread, messages in asked:
-        assert memory.turns(execution, thread, messages) == digest_turns(messages)
+        digested = memory.digested(execution, thread, messages)
+        assert digested == TurnMemory().digested("", "", messages) and digested.turns == digest_turns(messages)
         kept = [known for branches in memory._known.values() for known in branches]
         assert memory._num_chars == sum(known.num_chars for known in kept) <= most_chars
 
@@ -40,8 +41,15 @@ def test_only_what_is_new_is_digested() -> None:
     try:
         memory = TurnMemory()
         for length in (1, 3, 5, 7):
-            memory.turns("e", "main", MESSAGES[:length])
-            memory.turns("e", "main", [Message(role="user", content="a title"), MESSAGES[0]])
+            memory.digested("e", "main", MESSAGES[:length])
+            memory.digested("e", "main", [Message(role="user", content="a title"), MESSAGES[0]])
     finally:
         turn_memory.digest_turns = original
     assert seen == [1, 2, 2, 0, 2, 0, 2, 0]
+
+
+@given(conversations, conversations)
+def test_different_conversations_have_different_digests(one: list[Message], other: list[Message]) -> None:
+    memory = TurnMemory()
+    first, second = (memory.digested("e", "main", messages).whole for messages in (one, other))
+    assert (first == second) == (one == other)
