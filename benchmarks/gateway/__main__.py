@@ -22,7 +22,9 @@ from benchmarks.gateway.speed import CASES, Speed
 from benchmarks.gateway.targets import LITELLM, Floor, GyreGateway, LiteLlm, PassThrough, Stub, Target, close_all
 from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.schema import Config
+from gyre_hpc.errors import UserError
 
+PARTS = ("speed", "live", "lag", "tokens", "journal")
 ROUNDS, WINDOW_S = 5, 2.0
 QUICK_ROUNDS, QUICK_WINDOW_S = 3, 1.0
 
@@ -30,17 +32,22 @@ QUICK_ROUNDS, QUICK_WINDOW_S = 3, 1.0
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway", description="What the gateway costs.")
     parser.add_argument("--quick", action="store_true", help="fewer and shorter windows; within 5 minutes")
-    parser.add_argument("--only", default="speed,live,lag,tokens,journal", help="parts to run, comma-separated")
+    parser.add_argument("--only", default=",".join(PARTS), metavar="PARTS", help="which to run, comma-separated (default: %(default)s)")
     parser.add_argument("--without-litellm", action="store_true", help="do not install or start LiteLLM; its ratios are null")
-    parser.add_argument("--tokenizer", default="", help="Hugging Face folder with a chat template; default: one made here")
+    parser.add_argument("--tokenizer", default="", metavar="DIR", help="Hugging Face folder with a chat template; default: one made here")
     given = parser.parse_args()
     parts, begin = given.only.split(","), time.perf_counter()
+    if unknown := [part for part in parts if part not in PARTS]:
+        parser.error(f"--only={given.only}: no part {unknown[0]!r}; choose from {', '.join(PARTS)}")
     figures, proxy_core, client_core = Figures(), *cores()
     os.sched_setaffinity(0, {client_core})
     folder = Path(tempfile.mkdtemp(prefix="gyre-gateway-"))
     load_before = os.getloadavg()
     try:
-        plan = make_plan(given.tokenizer, cache_folder(Config()))
+        try:
+            plan = make_plan(given.tokenizer, cache_folder(Config()))
+        except UserError as error:
+            parser.error(f"--tokenizer={given.tokenizer}: {error}")
         stub = Stub(plan, folder, client_core)
         opened = [stub.process]
         try:

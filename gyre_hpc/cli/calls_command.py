@@ -7,7 +7,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run folder, of a live or a finished run")
     parser.add_argument("--execution", metavar="E", default="", help="only calls of this execution")
     parser.add_argument("--call", metavar="C", default="", help="one call in full, <execution>/<number>")
-    parser.add_argument("--json", action="store_true", help="print a JSON object per call and line")
+    parser.add_argument("--json", action="store_true", help="print a JSON object per call and line; with --call, one with its tokens")
 
 
 def call(args: argparse.Namespace) -> int:

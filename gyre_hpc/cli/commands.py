@@ -15,7 +15,7 @@ COMMANDS = {
     "calls": "the model calls of a run as the journal has them: what was rendered, sampled and sent, and why it branched",
     "compare": "put finished or running runs side by side",
     "eval": "evaluate a checkpoint of a run on held-out tasks",
-    "harness": "list the agent programs a run can use, and install them",
+    "harness": "list the agent programs a run can use, install and check them",
     "simtest": "drive the machines through seeded faults and check their invariants",
 }
 

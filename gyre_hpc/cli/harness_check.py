@@ -8,10 +8,21 @@ from gyre_hpc.errors import UserError
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="harness, as `gyre harness list` names it")
-    parser.add_argument("--version", default="", help="one of its known versions (default: the pinned one)")
-    parser.add_argument("--cache", default="", help="where harnesses are installed (default: paths.cache)")
-    parser.add_argument("--scenario", action="append", default=[], metavar="S", help="only this one; may be given again")
-    parser.add_argument("--engine", choices=("scripted", "embedded"), default="scripted", help="cells that say, or compute as well")
+    parser.add_argument("--version", default="", metavar="V", help="one of `gyre harness list` (default: the one that gyre_hpc pins)")
+    parser.add_argument("--cache", default="", metavar="DIR", help="folder of installed harnesses (default: that of paths.cache)")
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        default=[],
+        metavar="S",
+        help="only this one; may be given again; a name that does not exist shows them all",
+    )
+    parser.add_argument(
+        "--engine",
+        choices=("scripted", "embedded"),
+        default="scripted",
+        help="what the cells do with the script: say it (default), or also compute it with a small model on the CPU",
+    )
     parser.add_argument("--record", default="", metavar="DIR", help="write what was sent and answered, one file per harness and version")
     parser.add_argument("--keep", action="store_true", help="leave journal, logs and workspaces, and say where")
 
@@ -33,8 +44,8 @@ def call(args: argparse.Namespace) -> int:
     cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
     folder = installed_folder(cache, harness, args.version or harness.version)
     if not is_installed(folder):
-        version = f" --version {args.version}" if args.version else ""
-        raise UserError("NAME", args.name, f"it is not in {folder}; gyre harness install {args.name}{version}")
+        which = (f" --version {args.version}" if args.version else "") + (f" --cache {args.cache}" if args.cache else "")
+        raise UserError("NAME", args.name, f"not installed ({folder} is not there); run: gyre harness install {args.name}{which}")
     rehearsal = Rehearsal(harness=args.name, folder=Path(), version=args.version, cache=args.cache, engine=args.engine, keep=args.keep)
     record = Path(args.record).expanduser() if args.record else None
     if record is not None and not record.is_dir():

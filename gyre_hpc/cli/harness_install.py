@@ -5,7 +5,7 @@ import argparse
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("name", metavar="NAME", help="one of `gyre harness list`")
-    parser.add_argument("--version", default="", help="one of `gyre harness list` (default: the one that gyre_hpc pins)")
+    parser.add_argument("--version", default="", metavar="V", help="one of `gyre harness list` (default: the one that gyre_hpc pins)")
     parser.add_argument("--cache", default="", metavar="DIR", help="folder to install below (default: that of paths.cache)")
 
 

@@ -33,5 +33,9 @@ def call(args: argparse.Namespace) -> int:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
-    print(f"\nInstalled ones are in {cache / 'harnesses'}. One more: gyre harness install NAME")
+    print(f"\nInstalled ones are in {cache / 'harnesses'}. One more: gyre harness install NAME{_again(args.cache)}")
     return 0
+
+
+def _again(cache: str) -> str:
+    return f" --cache {cache}" if cache else ""

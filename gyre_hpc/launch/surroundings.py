@@ -11,8 +11,10 @@ from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
 from gyre_hpc.config.schema import Config, EngineKind, SandboxKind
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
+from gyre_hpc.harnesses.command import Command, words
 from gyre_hpc.harnesses.options import options_of
 from gyre_hpc.harnesses.place import installed_folder
+from gyre_hpc.harnesses.shell_agent import ShellAgent
 from gyre_hpc.launch.harness_install import is_installed
 from gyre_hpc.ports import listen
 from gyre_hpc.sandboxes import create_sandbox
@@ -26,6 +28,7 @@ def check_surroundings(config: Config) -> None:
     create_chat_format(config.model)
     if config.warm_start.executions:
         create_scripted_agent(config.suite, config.warm_start.sloppiness)
+        _check_imitated(config)
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
     if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
@@ -47,9 +50,32 @@ def check_harness(config: Config) -> None:
     """Raises UserError if the harness cannot do what is asked of it, or is not installed."""
     harness, options = create_harness(config.harness.name), options_of(config)
     harness.check(options)
+    if harness.name == Command.name:
+        _check_command(config)
     version = harness.version_of(options)
     folder = installed_folder(cache_folder(config), harness, version)
     if not is_installed(folder):
         which = "" if version == harness.version else f" --version {version}"
         where = f" --cache {config.paths.cache}" if config.paths.cache else ""
         raise UserError("harness.name", harness.name, f"not installed; run: gyre harness install {harness.name}{which}{where}")
+
+
+def _check_imitated(config: Config) -> None:
+    """The scripted agents answer prompts of one harness; with another one hours go by before that shows. Of a command nothing is known."""
+    if config.harness.name not in (ShellAgent.name, Command.name):
+        raise UserError(
+            "warm_start.executions",
+            config.warm_start.executions,
+            f"scripted agents speak to {ShellAgent.name} only; with harness.name={config.harness.name} "
+            "set warm_start.executions=0 warm_start.epochs=0",
+        )
+
+
+def _check_command(config: Config) -> None:
+    """What the command line names by an absolute path must be here."""
+    program = Path(words(config.harness.command)[0])
+    if program.is_absolute() and not (program.is_file() and os.access(program, os.X_OK)):
+        raise UserError("harness.command", str(program), "no program there that can be started; name one that is here")
+    for path in config.harness.readable:
+        if not Path(path).exists():
+            raise UserError("harness.readable", path, "is not there; name files and folders that exist")

@@ -94,10 +94,14 @@ def read_calls(run: str | Path, *, execution: str = "", call: str = "") -> dict[
     for record in _records(folder.journal):
         if not isinstance(record, ExecutionEnd) and (not execution or record.call.rpartition("/")[0] == execution):
             _take(calls, record)
-    if execution and not calls:
+    if execution and not calls and not call:
         raise UserError("--execution", execution, "the journal has no call of it; `gyre calls RUN` shows all")
     if call and call not in calls:
-        raise UserError("--call", call, f"the journal has no such call; `gyre calls RUN --execution {execution or 'E'}` shows them")
+        raise UserError(
+            "--call",
+            call,
+            f"the journal has no such call; `gyre calls RUN{f' --execution {execution}' if calls and execution else ''}` shows those it has",
+        )
     return calls
 
 

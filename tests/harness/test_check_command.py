@@ -26,7 +26,7 @@ GYRE = (
         (["shell_agent", "--version", "9"], "known in: 1"),
         (["shell_agent", "--scenario", "nothing"], "use one of text"),
         (["shell_agent", "--record", "/no/such/folder"], "name a folder that exists"),
-        (["codex", "--cache", "{tmp}"], "gyre harness install codex"),
+        (["codex", "--cache", "{tmp}"], "gyre harness install codex --cache /"),
         (["command"], "no rehearsal for it"),
     ],
 )

@@ -44,6 +44,39 @@ def test_what_is_missing_here_is_refused_and_no_run_folder_is_left(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
+def test_a_warm_start_with_a_harness_that_the_scripted_agents_do_not_speak_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("gyre_hpc.launch.surroundings.is_installed", lambda folder: True)
+    config = config_for(tmp_path, harness__name="codex", harness__max_calls=0, harness__max_output_tokens=0, warm_start__executions=4)
+    with pytest.raises(UserError, match="warm_start.executions=4: .*codex set warm_start.executions=0 warm_start.epochs=0"):
+        check_surroundings(config)
+    config.warm_start.executions = 0
+    check_surroundings(config)
+
+
+@pytest.mark.parametrize(
+    ("command", "readable", "field"),
+    [
+        ("/nosuch/agent --url {base_url}", [], "harness.command"),
+        ("/usr", [], "harness.command"),
+        ("/usr/bin/env --url {base_url}", ["/nosuch"], "harness.readable"),
+        ("/usr/bin/env agent", [], ""),
+        ("agent-on-the-path", [], ""),
+        ("{workspace}/agent", ["/usr"], ""),
+    ],
+)
+def test_a_command_that_is_not_here_is_refused(tmp_path: Path, command: str, readable: list[str], field: str):
+    config = config_for(
+        tmp_path, harness__name="command", harness__command=command, harness__readable=readable,
+        harness__max_calls=0, harness__max_output_tokens=0,
+    )  # fmt: skip
+    if not field:
+        check_surroundings(config)
+        return
+    with pytest.raises(UserError) as caught:
+        check_surroundings(config)
+    assert caught.value.field == field
+
+
 def test_a_sandbox_that_was_asked_for_and_does_not_work_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="sandbox.kind"):

@@ -129,8 +129,7 @@ def test_an_engine_that_gives_more_than_asked_is_cut_at_the_budget() -> None:
 
 @pytest.mark.parametrize("asked", [0, 700, 5000])
 def test_without_a_limit_of_ours_a_call_is_as_long_as_it_asks_or_as_its_context_has_room(asked: int) -> None:
-    """So all harnesses but our own are configured; a budget of 0 would make every answer empty."""
-    world, _, key = begun(asks={"max_new_tokens": asked}, max_output_tokens=0)
+    world, _, key = begun(asks={"max_new_tokens": asked}, max_output_tokens=0)  # as every harness but our own is configured
     room = world.shard.settings.max_context - sum(map(len, world.actions[key].prompt)) // 4
     assert world.actions[key].max_new_tokens == min(asked or room, room)
 
