@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
-
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.machines.base import (
     CancelTimer,
@@ -41,6 +39,7 @@ from gyre_hpc.shell.inbox import Inbox, make_app
 from gyre_hpc.shell.log import MachineLog
 from gyre_hpc.shell.mail import Mail
 from gyre_hpc.shell.recorder import Recorder
+from gyre_hpc.shell.serving import Serving
 from gyre_hpc.shell.timers import Timers
 
 log = logging.getLogger(__name__)
@@ -85,17 +84,16 @@ class Host:
         self._queue: deque[Input] = deque()
         self._pumping = False
         self._machine: Machine | None = None
-        self._runner: web.AppRunner | None = None
+        self._serving: Serving | None = None
         self._loop = asyncio.get_running_loop()
         Inbox(attempt=attempt, deliver=self._receive, superseded=self.end).add_to(self.app)
 
     async def bind(self, host: str, port: int = 0) -> str:
         """Listen; return the base URL."""
-        self._runner = web.AppRunner(self.app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.SockSite(self._runner, listen(host, port))
-        await site.start()
-        return f"http://{host}:{self._runner.addresses[0][1]}"
+        sock = listen(host, port)
+        self._serving = Serving(self.app)
+        url = await self._serving.start(sock)
+        return f"http://{host}:{url.rpartition(':')[2]}"
 
     def run(self, machine: Machine, first: Input | None = None) -> None:
         """Give the machine its first input and everything that came since."""
@@ -127,8 +125,8 @@ class Host:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        if self._runner is not None:
-            await self._runner.cleanup()
+        if self._serving is not None:
+            await self._serving.close()
         await self._mail.close()
         if self._log is not None:
             self._log.close()

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
@@ -83,9 +84,8 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(tmp_path: Pa
         async with world(tmp_path, small_config()) as here:
             await here.engine(InTurn(spelled("ok")))
             here.route(0)
-            server = here.gateway.host._runner
-            assert server is not None
-            assert server.server is not None
+            serving: Any = here.gateway.host._serving
+            server = serving._runner.server
             line = f"POST /e/{EXECUTION}/v1/{spoken.path} HTTP/1.1".encode()
             for half in (b"", orjson.dumps(spoken.body())[:20]):
                 _, writer = await connect(here)
@@ -93,9 +93,9 @@ def test_a_client_that_leaves_within_its_body_leaves_nothing_behind(tmp_path: Pa
                     writer.write(request(b"Transfer-Encoding: chunked", line=line, body=b"64\r\n" + half, length=False))
                 else:
                     writer.write(request(b"Content-Length: 100", line=line, body=half, length=False))
-                await until(lambda: server.server.connections, "the gateway reads")  # type: ignore[union-attr]
+                await until(lambda: server.connections, "the gateway reads")
                 writer.close()
-                await until(lambda: not server.server.connections, "it lets go of it")  # type: ignore[union-attr]
+                await until(lambda: not server.connections, "it lets go of it")
             assert not here.gateway._connections._open
             assert not here.records()
             assert await is_serving(here)

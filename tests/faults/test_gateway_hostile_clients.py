@@ -197,10 +197,9 @@ def test_a_client_that_never_reads_is_hung_up_on_when_its_call_is_over(tmp_path:
 
 def shrink_buffers(here: World) -> None:
     """The kernel keeps little of what the gateway sends."""
-    assert here.gateway.host._runner is not None
-    for site in here.gateway.host._runner.sites:
-        for listening in site._server.sockets:  # type: ignore[attr-defined]
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    serving: Any = here.gateway.host._serving
+    for listening in serving._listening.sockets:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
 
 
 @ALL
