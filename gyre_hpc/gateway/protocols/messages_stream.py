@@ -42,17 +42,17 @@ class MessageStream(Stream):
         return events + self._delta({"type": "text_delta", "text": text})
 
     def closing(self, finished: Finished) -> bytes:
-        answer, events = finished.answer, b""
+        answer, events = finished.answer, list[bytes]()
         if rest := answer.reasoning[len(self._thought) :]:
-            events += self.reasoning(rest)
+            events.append(self.reasoning(rest))
         if rest := answer.content[len(self._text) :]:
-            events += self.text(rest)
-        events += self._end()
+            events.append(self.text(rest))
+        events.append(self._end())
         for call in answer.tool_calls:
-            events += self._start(tool_use(call))
-            events += self._delta({"type": "input_json_delta", "partial_json": input_text(call.arguments)}) + self._end()
-        delta = {"type": "message_delta", "delta": stop(finished), "usage": usage(finished.usage)}
-        return events + _event(delta) + _event({"type": "message_stop"})
+            events.append(self._start(tool_use(call)))
+            events.append(self._delta({"type": "input_json_delta", "partial_json": input_text(call.arguments)}) + self._end())
+        events.append(_event({"type": "message_delta", "delta": stop(finished), "usage": usage(finished.usage)}))
+        return b"".join([*events, _event({"type": "message_stop"})])
 
     def error(self, error: RequestError) -> bytes:
         return b"event: error\ndata: " + error_body(error) + b"\n\n"

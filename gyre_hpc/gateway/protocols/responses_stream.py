@@ -54,19 +54,18 @@ class ResponseStream(Stream):
         return events + self._say("response.output_text.delta", text, logprobs=[])
 
     def closing(self, finished: Finished) -> bytes:
-        answer, events = finished.answer, b""
+        answer, events = finished.answer, list[bytes]()
         if self._open != "text":
             rest = answer.reasoning[len(self._said) :]
-            events += (self.reasoning(rest) if rest else b"") + self._end_reasoning()
+            events.append((self.reasoning(rest) if rest else b"") + self._end_reasoning())
         if has_message(finished):
             said = len(self._said) if self._open == "text" else 0
             rest = answer.content[said:]
-            events += self.text(rest) if rest or self._open != "text" else b""
-            events += self._end_text(finished)
-        for place, call in enumerate(answer.tool_calls):
-            events += self._tool_call(call, place)
+            events.append(self.text(rest) if rest or self._open != "text" else b"")
+            events.append(self._end_text(finished))
+        events += [self._tool_call(call, place) for place, call in enumerate(answer.tool_calls)]
         status = status_of(finished)
-        return events + self._event(f"response.{status}", response=response(self._given, status, self._output, finished.usage))
+        return b"".join([*events, self._event(f"response.{status}", response=response(self._given, status, self._output, finished.usage))])
 
     def error(self, error: RequestError) -> bytes:
         return self._event("response.failed", response=response(self._given, "failed", self._output, error=reworded(error)))
