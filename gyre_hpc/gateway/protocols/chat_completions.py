@@ -13,7 +13,8 @@ from gyre_hpc.chat.base import ToolCall
 from gyre_hpc.gateway.protocols.base import ChatRequest, Finished, Head, Protocol, RequestError, Stream, Usage
 from gyre_hpc.gateway.protocols.chat_memory import ChatMemory
 from gyre_hpc.gateway.protocols.chat_messages import to_tools
-from gyre_hpc.gateway.protocols.json_body import decode_object, encoded
+from gyre_hpc.gateway.protocols.growing_body import GrowingBodies
+from gyre_hpc.gateway.protocols.json_body import encoded
 
 _DONE = b"data: [DONE]\n\n"
 _VOLATILE = frozenset(
@@ -80,13 +81,14 @@ class ChatCompletions(Protocol):
     name = "chat_completions"
 
     def __init__(self) -> None:
-        self._memory = ChatMemory()
+        self._bodies, self._memory = GrowingBodies("messages"), ChatMemory()
 
     def parse(self, body: bytes) -> ChatRequest:
         return self.parse_for("", body)
 
     def parse_for(self, execution: str, body: bytes) -> ChatRequest:
-        raw, asked = _decode(body)
+        raw = self._bodies.decode(execution, body)
+        asked = _typed(raw)
         for field, allowed in _REFUSED.items():
             if raw.get(field) not in allowed:
                 raise RequestError(
@@ -169,10 +171,9 @@ class ChatStream(Stream):
         return _event(_head(self._head, "chat.completion.chunk") | {"choices": [choice]})
 
 
-def _decode(body: bytes) -> tuple[dict[str, Any], _Body]:
-    raw = decode_object(body)
+def _typed(raw: dict[str, Any]) -> _Body:
     try:
-        return raw, msgspec.convert(raw, _Body)
+        return msgspec.convert(raw, _Body)
     except msgspec.ValidationError as error:
         text = str(error)
         raise RequestError(text, field=text.rpartition("`$")[2].strip("`.")) from None
