@@ -85,6 +85,8 @@ class Harness(ABC):
     """Fields of group `harness` that change how it is started, beside those that every harness follows."""
     reserves_address_space: bool = False
     """Its runtime reserves far more address space than it uses; only the memory in use can be limited."""
+    least_context: int = 0
+    """Tokens that its first request alone takes with any tokenizer; in a smaller window it ends before it begins."""
 
     def installation(self, version: str) -> Installation:
         """What `gyre harness install` fetches. Raises UserError for a version it does not know."""

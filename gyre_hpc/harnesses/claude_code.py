@@ -29,6 +29,7 @@ class ClaudeCode(Harness):
     protocol = "messages"
     follows = frozenset({"max_calls", "max_output_tokens", "tools", "bare", "system_prompt"})
     reserves_address_space = True
+    least_context = 500  # with all of its own texts and tools many times that
 
     def installation(self, version: str) -> Installation:
         self._known(version)

@@ -21,6 +21,7 @@ class Codex(Harness):
     versions = ("0.171.0",)
     protocol = "responses"
     reserves_address_space = True
+    least_context = 2000
 
     def installation(self, version: str) -> Installation:
         self._known(version)

@@ -17,6 +17,7 @@ class MiniSweAgent(Harness):
     versions = ("2.4.6",)
     protocol = "chat_completions"
     follows = frozenset({"max_calls", "max_output_tokens"})
+    least_context = 550
     compaction_rewrites_history = False
 
     def installation(self, version: str) -> Installation:

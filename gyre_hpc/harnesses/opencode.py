@@ -25,6 +25,7 @@ class OpenCode(Harness):
     protocol = "chat_completions"
     follows = frozenset({"max_calls", "max_output_tokens"})
     reserves_address_space = True
+    least_context = 2000
 
     def installation(self, version: str) -> Installation:
         self._known(version)

@@ -29,6 +29,7 @@ class QwenCode(Harness):
     """53: it used up its calls."""
     follows = frozenset({"max_calls", "max_output_tokens"})
     reserves_address_space = True
+    least_context = 2000
 
     def installation(self, version: str) -> Installation:
         self._known(version)

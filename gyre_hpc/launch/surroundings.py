@@ -52,6 +52,10 @@ def check_harness(config: Config) -> None:
     harness.check(options)
     if harness.name == Command.name:
         _check_command(config)
+    if options["context_tokens"] < harness.least_context:
+        field = "harness.context_tokens" if config.harness.context_tokens else "model.max_context"
+        remedy = f"the first request of {harness.name} alone takes more; give it {harness.least_context} and far above"
+        raise UserError(field, options["context_tokens"], remedy)
     version = harness.version_of(options)
     folder = installed_folder(cache_folder(config), harness, version)
     if not is_installed(folder):

@@ -148,7 +148,7 @@ def test_a_folder_without_its_marker_is_made_anew(tmp_path: Path, npm: Callable[
 
 def test_a_run_with_a_harness_that_is_not_installed_is_refused_with_the_command(tmp_path: Path, npm: Callable[[str], Path]) -> None:
     config = Config(
-        harness=HarnessConfig(name="codex", max_calls=0, max_output_tokens=0),
+        harness=HarnessConfig(name="codex", max_calls=0, max_output_tokens=0, context_tokens=8000),
         paths=PathsConfig(cache=str(tmp_path)),
     )
     with pytest.raises(UserError) as caught:

@@ -44,9 +44,30 @@ def test_what_is_missing_here_is_refused_and_no_run_folder_is_left(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
+def real_harness(root: Path, **values: object) -> Config:
+    alone = {"harness__name": "codex", "harness__max_calls": 0, "harness__max_output_tokens": 0, "harness__context_tokens": 0}
+    return config_for(root, **(alone | {"model__max_context": 32768} | values))
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [({"model__max_context": 512}, "model.max_context"), ({"harness__context_tokens": 600}, "harness.context_tokens"), ({}, "")],
+)
+def test_a_window_in_which_a_harness_cannot_even_ask_is_refused(
+    tmp_path: Path, values: dict[str, object], field: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("gyre_hpc.launch.surroundings.is_installed", lambda folder: True)
+    if not field:
+        check_surroundings(real_harness(tmp_path))
+        return
+    with pytest.raises(UserError, match="first request of codex") as caught:
+        check_surroundings(real_harness(tmp_path, **values))
+    assert caught.value.field == field
+
+
 def test_a_warm_start_with_a_harness_that_the_scripted_agents_do_not_speak_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("gyre_hpc.launch.surroundings.is_installed", lambda folder: True)
-    config = config_for(tmp_path, harness__name="codex", harness__max_calls=0, harness__max_output_tokens=0, warm_start__executions=4)
+    config = real_harness(tmp_path, warm_start__executions=4)
     with pytest.raises(UserError, match="warm_start.executions=4: .*codex set warm_start.executions=0 warm_start.epochs=0"):
         check_surroundings(config)
     config.warm_start.executions = 0
