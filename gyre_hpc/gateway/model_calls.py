@@ -87,6 +87,7 @@ class ModelCalls:
             logprobs=asked.logprobs,
             store=asked.store,
             previous=asked.previous,
+            instructed=asked.instructed,
             echo=asked.echo,
         )
 

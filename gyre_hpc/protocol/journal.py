@@ -151,6 +151,8 @@ class Stored(msgspec.Struct, frozen=True, tag="stored", omit_defaults=True):
     """Running digest of the messages it begins with, which earlier records of the execution hold; empty if it holds all of them."""
     echoes: tuple[Echoed, ...] = ()
     """What the protocol wants back with it."""
+    instructed: bool = False
+    """The first of its messages is an instruction for this answer alone."""
 
 
 class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):

@@ -144,7 +144,8 @@ def test_a_stored_response_can_be_fetched_also_after_a_restart_until_it_is_delet
         await here.start(incarnation=2)
         here.route(0)
         assert await asking.responses.retrieve(given.id) == given
-        later = await asking.responses.create(input=[result(given.output[0], "a b")], previous_response_id=given.id, **ASKED)
+        again = ASKED | {"instructions": "be brief", "previous_response_id": given.id}
+        later = await asking.responses.create(input=[result(given.output[0], "a b")], **again)
         assert later.output_text == "done"
         assert places(here) == ONE_LINE[:2]
         await asking.responses.delete(given.id)

@@ -45,6 +45,8 @@ class ChatRequest:
     """Keep the answer: it can be fetched again, and later requests can go on from it."""
     previous: str = ""
     """Call whose conversation the messages continue."""
+    instructed: bool = False
+    """The first message is an instruction for this answer alone: what continues it does not take it over."""
     echo: tuple[bytes, ...] = ()
     """What the protocol wants back with a stored answer (Finished.echo); what requests have in common in pieces of its own."""
 

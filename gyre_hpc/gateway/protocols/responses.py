@@ -46,6 +46,7 @@ class Responses(Protocol):
             logprobs=LOGPROBS in (asked.include or ()),
             store=asked.store is not False,
             previous=previous_call(asked.previous_response_id, execution) if asked.previous_response_id else "",
+            instructed=bool(asked.instructions),
             echo=echo(raw) if asked.store is not False else (),
         )
 

@@ -44,6 +44,8 @@ class Arrived(msgspec.Struct, frozen=True):
     """Keep the answer for `Retrieve` and for requests that go on from it."""
     previous: str = ""
     """Call whose conversation these messages continue; it must have been stored."""
+    instructed: bool = False
+    """The first message is an instruction for this answer alone."""
     echo: tuple[bytes, ...] = ()
     """What the protocol wants back with the stored answer (`Reply.echo`), in pieces that come again alike; opaque here."""
 

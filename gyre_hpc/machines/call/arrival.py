@@ -159,7 +159,14 @@ def _take_up(shard: Shard, live: LiveCall) -> None:
 
 def _asked(request: Arrived) -> Asked:
     messages = pack_messages(request.messages) if request.store else ()
-    return Asked(tools=request.tools, store=request.store, messages=messages, previous=request.previous, echo=request.echo)
+    return Asked(
+        tools=request.tools,
+        store=request.store,
+        messages=messages,
+        previous=request.previous,
+        instructed=request.instructed,
+        echo=request.echo,
+    )
 
 
 def _wrong_stop(stop: tuple[str, ...]) -> str:

@@ -153,6 +153,7 @@ def _stored(shard: Shard, live: LiveCall, told: Answer) -> Stored:
         time=shard.unix(),
         base=base,
         echoes=shelf.echoed(asked.echo),
+        instructed=asked.instructed,
     )
 
 

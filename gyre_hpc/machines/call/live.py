@@ -49,6 +49,7 @@ class Asked:
     messages: tuple[bytes, ...] = ()
     """store: its own messages, packed (shelf.py)."""
     previous: str = ""
+    instructed: bool = False
     echo: tuple[bytes, ...] = ()
 
 

@@ -1,7 +1,8 @@
 """Stored answers: conversations that go on from one, and requests about one.
 
 A record holds what its request added alone; the whole conversation is put together along `previous`. From there on it is a
-conversation like any other, except that each assistant turn names the call it is the answer of.
+conversation like any other, except that each assistant turn names the call it is the answer of. Instructions are of one answer alone:
+those of earlier ones are left out.
 """
 
 import msgspec
@@ -14,7 +15,7 @@ from gyre_hpc.machines.call.ending import give_up
 from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
 from gyre_hpc.machines.call.recorded import RecordedTree
 from gyre_hpc.machines.call.shard import Shard
-from gyre_hpc.machines.call.turns import Turn, digest_turns
+from gyre_hpc.machines.call.turns import digest_turns
 from gyre_hpc.protocol.journal import Forgotten, Stored
 
 _ANSWER = msgspec.msgpack.Decoder(Answer)
@@ -26,16 +27,16 @@ def expand(shard: Shard, request: Arrived) -> Arrived | None:
     tree = shard.trees.get(request.execution)
     if tree is None or not _is_stored(shard, tree, request.previous):
         return None
-    messages: list[Message] = []
-    turns: list[Turn] = []
+    first = 1 if request.instructed else 0
+    messages, turns = list(request.messages[:first]), list(request.turns[:first])
     for record in _chain(tree, request.previous):
-        said = tree.shelf.messages(record)
-        _append(messages, turns, said, digest_turns(said))
+        said = tree.shelf.messages(record)[1 if record.instructed else 0 :]
         answer = _ANSWER.decode(record.answer)
         turn = Message(role="assistant", content=answer.content, tool_calls=answer.tool_calls, reasoning=answer.reasoning)
-        messages.append(turn)
-        turns.append(msgspec.structs.replace(digest_turns([turn])[0], call=record.call))
-    _append(messages, turns, request.messages, request.turns)
+        messages += (*said, turn)
+        turns += (*digest_turns(said), msgspec.structs.replace(digest_turns([turn])[0], call=record.call))
+    messages += request.messages[first:]
+    turns += request.turns[first:]
     return msgspec.structs.replace(request, messages=tuple(messages), turns=tuple(turns))
 
 
@@ -136,16 +137,6 @@ def _chain(tree: RecordedTree, call: str) -> list[Stored]:
         found.append(tree.stored[call])
         call = found[-1].previous
     return found[::-1]
-
-
-def _append(messages: list[Message], turns: list[Turn], more: tuple[Message, ...], digests: tuple[Turn, ...]) -> None:
-    """A leading system message takes the place of an earlier one."""
-    if messages and more and more[0].role == "system":
-        begin = 1 if messages[0].role == "system" else 0
-        messages[:begin], turns[:begin] = more[:1], digests[:1]
-        more, digests = more[1:], digests[1:]
-    messages += more
-    turns += digests
 
 
 def _tree_with(shard: Shard, asked: Retrieve | Forget) -> RecordedTree | None:

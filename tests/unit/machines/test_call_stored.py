@@ -89,19 +89,40 @@ def test_of_two_equal_answers_the_one_that_was_named_is_gone_on_from() -> None:
     assert [world.begins()[f"{EXECUTION}/{place}"].parent for place in (2, 3)] == [f"{EXECUTION}/1", CALL]
 
 
-def test_new_instructions_take_the_place_of_the_old_ones_and_branch() -> None:
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("instructions", ["be long", ""])
+def test_instructions_are_of_one_answer_alone(instructions: str, restart: bool) -> None:
+    """OpenAI: those of a previous response are not carried over. System turns among the messages stay where they are."""
     world = a_world()
-    ask(world, Message(role="system", content="be short"), user("go"))
-    client = Client(EXECUTION, "main", 1, False, messages=[Message(role="system", content="be long"), user("on")])
-    client.asks = {"store": True, "previous": CALL}
+    first = Client(EXECUTION, "main", 1, False, messages=[Message(role="system", content="be short"), user("go")])
+    first.asks = {"store": True, "instructed": True}
+    world.clients.append(first)
+    world.settle()
+    if restart:
+        world.crash(0)
+    note = Message(role="system", content="mind the gap")
+    given = [Message(role="system", content=instructions)] if instructions else []
+    client = Client(EXECUTION, "main", 1, False, messages=[*given, note, user("on")])
+    client.asks = {"store": True, "previous": CALL, "instructed": bool(instructions)}
     world.clients.append(client)
     world.arrive(client)
     (render,) = [action for action in world.actions.values() if isinstance(action, Render)]
     said = FORMAT.parse(world.output(CALL)).content
-    assert [message.content for message in render.messages] == ["be long", "go", said, "on"]
+    assert [message.content for message in render.messages] == [*([instructions] if instructions else []), "go", said, "mind the gap", "on"]
     world.settle()
     begin = world.begins()[f"{EXECUTION}/1"]
     assert (begin.parent, begin.branch) == (None, "edited_history")
+
+
+def test_the_same_instructions_again_go_on_from_the_recorded_tokens() -> None:
+    world = a_world()
+    same = Message(role="system", content="be short")
+    for place, previous in enumerate(["", CALL, f"{EXECUTION}/1"]):
+        client = Client(EXECUTION, "main", 1, False, messages=[same, user(f"{place}")])
+        client.asks = {"store": True, "previous": previous, "instructed": True}
+        world.clients.append(client)
+        world.settle()
+    assert [(begin.parent, begin.branch) for begin in world.begins().values()] == [(None, "root"), (CALL, ""), (f"{EXECUTION}/1", "")]
 
 
 @pytest.mark.parametrize("why", ["unknown", "foreign", "forgotten", "not stored", "unfinished"])
