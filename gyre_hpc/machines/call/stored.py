@@ -5,6 +5,9 @@ conversation like any other, except that each assistant turn names the call it i
 those of earlier ones are left out.
 """
 
+from collections.abc import Iterable
+from dataclasses import replace as changed
+
 import msgspec
 
 from gyre_hpc.chat.base import Answer, Message
@@ -30,12 +33,12 @@ def expand(shard: Shard, request: Arrived) -> Arrived | None:
     first = 1 if request.instructed else 0
     messages, turns = list(request.messages[:first]), list(request.turns[:first])
     for record in _chain(tree, request.previous):
-        said = tree.shelf.messages(record)[1 if record.instructed else 0 :]
+        said = _named(tree.shelf.messages(record)[1 if record.instructed else 0 :], messages)
         answer = _ANSWER.decode(record.answer)
         turn = Message(role="assistant", content=answer.content, tool_calls=answer.tool_calls, reasoning=answer.reasoning)
         messages += (*said, turn)
         turns += (*digest_turns(said), msgspec.structs.replace(digest_turns([turn])[0], call=record.call))
-    messages += request.messages[first:]
+    messages += _named(request.messages[first:], messages)
     turns += request.turns[first:]
     return msgspec.structs.replace(request, messages=tuple(messages), turns=tuple(turns))
 
@@ -128,6 +131,12 @@ def confirm(shard: Shard, conn: str) -> None:
     """Done."""
     if conn in shard.conns:
         last_words(shard, conn, Start(f"confirm/{conn}", Confirm(conn)))
+
+
+def _named(later: Iterable[Message], before: Iterable[Message]) -> list[Message]:
+    """Results of tools with the names of their tools, which stand in the answers they answer: some templates show them."""
+    names = {call.id: call.name for message in before for call in message.tool_calls}
+    return [changed(turn, name=turn.name or names.get(turn.tool_call_id, "")) if turn.role == "tool" else turn for turn in later]
 
 
 def _chain(tree: RecordedTree, call: str) -> list[Stored]:

@@ -78,6 +78,23 @@ def test_tool_results_answer_the_minted_ids_of_a_stored_answer() -> None:
     assert (second.parent, second.tool_owner) == (CALL, (call.id,))
 
 
+@pytest.mark.parametrize("restart", [False, True])
+def test_tool_results_after_a_stored_answer_have_the_names_of_their_tools(restart: bool) -> None:
+    """The request that brings them does not say; templates that show names need them, now and whenever this is rendered again."""
+    world = a_world()
+    world.scripts[CALL] = SHELL
+    (call,) = ask(world, user("go")).replies[0].answer.tool_calls
+    ask(world, Message(role="tool", content="a.txt", tool_call_id=call.id), previous=CALL)
+    if restart:
+        world.crash(0)
+    client = Client(EXECUTION, "main", 1, False, messages=[user("on")])
+    client.asks = {"store": True, "previous": f"{EXECUTION}/1", "tools_digest": b"others"}
+    world.clients.append(client)
+    world.arrive(client)
+    (render,) = [action for action in world.actions.values() if isinstance(action, Render)]
+    assert [(message.role, message.name) for message in render.messages if message.role == "tool"] == [("tool", "shell")]
+
+
 def test_of_two_equal_answers_the_one_that_was_named_is_gone_on_from() -> None:
     world = a_world()
     same = [*b"ok", STOP]
