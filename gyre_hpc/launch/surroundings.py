@@ -25,14 +25,14 @@ def check_surroundings(config: Config) -> None:
     """Raises UserError for the first thing that is missing here."""
     create_suite(config.suite, config.seed)
     check_harness(config)
-    create_chat_format(config.model)
+    if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
+        raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
+    create_chat_format(config.model)  # after the folder that it may come from
     if config.warm_start.executions:
         create_scripted_agent(config.suite, config.warm_start.sloppiness)
         _check_imitated(config)
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
-    if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
-        raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
     scratch = above_scratch(config)
     if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
         raise UserError(

@@ -31,6 +31,7 @@ def test_the_defaults_find_what_they_need(tmp_path: Path):
         ({"model__tokenizer": "nosuch"}, "model.tokenizer"),
         ({"model__template": "nosuch"}, "model.tem"),
         ({"model__path": "/nosuch"}, "model.path"),
+        ({"model__path": "/nosuch", "model__tokenizer": "/nosuch", "model__template": "own"}, "model.path"),
         ({"network__interface": "192.0.2.1"}, "network.interface"),
         ({"network__interface": "no such address"}, "network.interface"),
         ({"paths__cache": "/proc/nosuch"}, "paths.cache"),
