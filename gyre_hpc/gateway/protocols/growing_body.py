@@ -41,7 +41,9 @@ class GrowingBodies:
         """`field`: the one that holds the list."""
         self._field, self._most_bytes, self._least_bytes = field, most_bytes, least_bytes
         self._opening = re.compile(b'"' + re.escape(field.encode()) + rb'"\s*:\s*(?=\[)')
-        self._list = msgspec.json.Decoder(msgspec.defstruct("Listed", [("list", msgspec.Raw)], rename={"list": field}))
+        self._list: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
+            msgspec.defstruct("Listed", [("list", msgspec.Raw)], rename={"list": field})
+        )
         self._begin = b'{"' + field.encode() + b'":'
         self._known: OrderedDict[str, list[_Known]] = OrderedDict()
         """The execution used last is last, and so is the conversation of an execution."""
