@@ -16,6 +16,7 @@ from gyre_hpc.launch.harness_install import is_installed
 from gyre_hpc.rehearsal.dialects import dialect_of
 from gyre_hpc.rehearsal.scenarios import SCENARIOS
 from gyre_hpc.sandboxes import Bubblewrap
+from tests.fakes.whole_run import WholeRun
 
 Needs = Callable[[str, str], None]
 
@@ -54,6 +55,20 @@ def test_a_real_harness_works_through_a_role_switch_and_a_lost_cell(name: str, n
     needs("namespaces", offline_problem())
     done = check(name, "embedded", "tools", "role_switch", "cell_lost", cache=cache)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_a_whole_run_works_with_a_real_harness_as_it_is_configured(needs: Needs, tmp_path: Path) -> None:
+    """The check plays with options of its own; a run takes those of conf/harness."""
+    cache, harness = cache_folder(Config()), create_harness("codex")
+    needs("codex", "" if is_installed(installed_folder(cache, harness, harness.version)) else "gyre harness install codex")
+    small = ("algo.groups_per_batch=2", "algo.group_size=2", "algo.updates=1", "cluster.cells=2", "model.max_context=65536")
+    with WholeRun(tmp_path, "+experiment=rehearsal", "harness=codex", *small, f"paths.cache={cache}") as run:
+        assert run.wait_end(within_s=200) == 0, run.printed
+        summary = run.summary()
+    assert summary["updates"] == 1
+    assert summary["tokens"]["sampled"] > 0 and summary["tokens"]["trained"] > 0
+    assert summary["executions"]["infra_error"] == 0
 
 
 @pytest.mark.timeout(240)
