@@ -1,9 +1,7 @@
 """`gyre harness check`: every scenario a harness can play, one after the other, with a table at the end."""
 
 import asyncio
-import shutil
 import signal
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +12,7 @@ from rich.table import Table
 from gyre_hpc.rehearsal.base import Scenario
 from gyre_hpc.rehearsal.company import Performance, Rehearsal, company
 from gyre_hpc.rehearsal.dialects import dialect_of
+from gyre_hpc.rehearsal.place import place
 from gyre_hpc.rehearsal.recorder import Recorder
 from gyre_hpc.rehearsal.scenarios import SCENARIOS
 from gyre_hpc.rehearsal.verdict import Outcome
@@ -52,21 +51,19 @@ def main(rehearsal: Rehearsal, scenarios: Sequence[Scenario], record: Path | Non
     """Play, print, and say with the exit code whether all went well. `record`: folder for what was sent and answered."""
     console = Console()
     recorder = Recorder(rehearsal) if record is not None else None
-    above = Path(tempfile.mkdtemp(prefix="gyre-rehearsal-"))
-    placed = replace(rehearsal, folder=above)
     # What is stopped from outside leaves as little behind as what a person stops.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        outcomes = asyncio.run(
-            rehearse(
-                placed, scenarios, lambda line: console.print(line, markup=False, highlight=False), recorder.keep if recorder else None
+    with place(keep=rehearsal.keep) as above:
+        placed = replace(rehearsal, folder=above)
+        try:
+            outcomes = asyncio.run(
+                rehearse(
+                    placed, scenarios, lambda line: console.print(line, markup=False, highlight=False), recorder.keep if recorder else None
+                )
             )
-        )
-    finally:
-        if rehearsal.keep:
-            console.print(f"kept: {above}", markup=False)
-        else:
-            shutil.rmtree(above, ignore_errors=True)
+        finally:
+            if rehearsal.keep:
+                console.print(f"kept: {above}", markup=False)
     console.print(table(rehearsal.harness, outcomes))
     if recorder is not None and record is not None:
         console.print(f"recorded: {recorder.recording.write(record)}", markup=False)
