@@ -4,53 +4,12 @@ import pytest
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.base import Received
-from gyre_hpc.machines.call.actions import CLIENTS, Cancel, Confirm, EngineAttempt, Forget, KeepAlive, Left, Refuse, Render, Reply, Retrieve
+from gyre_hpc.machines.call.actions import CLIENTS, Confirm, EngineAttempt, Forget, Left, Refuse, Render, Reply, Retrieve
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, Forgotten, Stored
-from tests.fakes.call_parts import FORMAT, STOP, Client, row
-from tests.fakes.call_world import CallWorld
+from tests.fakes.call_asking import CALL, EXECUTION, a_world, ask, inquire, user
+from tests.fakes.call_parts import FORMAT, STOP, Client
 
-EXECUTION = "train-0-0-0"
-CALL = f"{EXECUTION}/0"
 SHELL = [*FORMAT.tokenizer.encode('<tool_call>{"name":"shell","arguments":{"command":"ls"}}</tool_call>'), STOP]
-
-
-def ask(
-    world: CallWorld,
-    *messages: Message,
-    previous: str = "",
-    execution: str = EXECUTION,
-    store: bool = True,
-    tag: str = "",
-    echo: tuple[bytes, ...] = (),
-) -> Client:
-    """One request to its end; `tag` makes its identity another."""
-    client = Client(execution, f"main{tag}", 1, False, messages=list(messages))
-    client.asks = {"store": store, "previous": previous, "echo": echo or (tag.encode(),)}
-    world.clients.append(client)
-    world.settle()
-    return client
-
-
-def user(text: str) -> Message:
-    return Message(role="user", content=text)
-
-
-def a_world() -> CallWorld:
-    world = CallWorld()
-    world.set_table(row(0))
-    return world
-
-
-def inquire(world: CallWorld, kind: type, call: str = CALL, execution: str = EXECUTION) -> object:
-    """What a request about a stored answer gets."""
-    world.num_conns += 1
-    conn = f"q{world.num_conns}"
-    world.tell(Received(CLIENTS, kind(conn, execution, call)))
-    world.write(len(world.writes))
-    (key, action) = next((key, action) for key, action in world.actions.items() if getattr(action, "conn", "") == conn)
-    world.finish(key)
-    world.write(len(world.writes))
-    return action
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -233,69 +192,6 @@ def test_an_answer_that_is_asked_for_again_to_be_stored_is_stored_then() -> None
     ask(world, user("go"), store=True)
     world.crash(0)
     assert isinstance(inquire(world, Retrieve), Reply)
-
-
-def test_a_running_call_is_cancelled_and_a_finished_one_is_not() -> None:
-    world = a_world()
-    client = Client(EXECUTION, "main", 1, False, asks={"store": True})
-    world.clients.append(client)
-    world.arrive(client)
-    world.finish(next(key for key in world.others() if key.startswith("render")))
-    world.tell(Received(CLIENTS, Cancel("q", EXECUTION, CALL)))
-    assert not [action for action in world.actions.values() if isinstance(action, EngineAttempt | Confirm)]
-    world.write(len(world.writes))
-    assert [action.conn for action in world.actions.values() if isinstance(action, Confirm)] == ["q"]
-    for key in world.others():
-        world.finish(key)
-    assert client.refused == ["cancelled"]
-    assert [record.finish for record in world.journal if isinstance(record, CallEnd)] == ["abandoned"]
-    client.turns_left = 1
-    world.settle()
-    refused = inquire(world, Cancel)
-    assert isinstance(refused, Refuse) and refused.code == "already_ended"
-    missing = inquire(world, Cancel, f"{EXECUTION}/9")
-    assert isinstance(missing, Refuse) and missing.code == "not_found"
-
-
-@pytest.mark.parametrize("why", ["held", "away", "rendering", "restart"])
-def test_a_client_that_could_not_be_told_of_a_cancellation_is_told_when_it_asks_again(why: str) -> None:
-    """Clients ask again by themselves after a broken connection: that is no wish to have the call after all."""
-    world = a_world()
-    client = Client(EXECUTION, "main", 1, False, asks={"store": True})
-    world.clients.append(client)
-    world.arrive(client)
-    if why == "held":
-        while not any(isinstance(action, KeepAlive) for action in world.actions.values()):
-            world.fire_next()
-    if why != "rendering":
-        world.finish(next(key for key in world.others() if key.startswith("render")))
-    if why == "restart":
-        world.crash(len(world.writes))
-    elif why != "held":
-        world.leave(client)
-    world.inquire(Cancel, CALL)
-    if why == "held":
-        world.leave(client)
-    world.arrive(client)
-    assert not [action for action in world.actions.values() if isinstance(action, EngineAttempt)]
-    world.finish(next(key for key, action in world.actions.items() if getattr(action, "conn", "") == client.conn))
-    assert client.refused == ["cancelled"]
-    # Who asks once more, knowing it, wants it.
-    world.settle()
-    assert len(client.replies) == 1
-
-
-def test_a_cancellation_nobody_asked_about_is_forgotten_in_time() -> None:
-    world = a_world()
-    client = Client(EXECUTION, "main", 1, False, asks={"store": True})
-    world.clients.append(client)
-    world.arrive(client)
-    world.finish(next(key for key in world.others() if key.startswith("render")))
-    world.leave(client)
-    world.inquire(Cancel, CALL)
-    world.now += world.settings.abandon_s
-    world.settle()
-    assert (client.refused, len(client.replies)) == ([], 1)
 
 
 def test_a_client_that_asks_about_an_answer_and_leaves_changes_nothing() -> None:
