@@ -83,5 +83,7 @@ def _settings(start: Start) -> str:
         "web_search": "disabled",
     }
     lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    # A picture in a tool's result would be refused, and that ends a run of Codex.
+    lines += ["[features]", "view_image = false"]
     lines += ["[analytics]", "enabled = false", "[history]", 'persistence = "none"', "[model_providers.gyre]"]
     return "\n".join([*lines, *(f"{name} = {json.dumps(value)}" for name, value in provider.items())]) + "\n"

@@ -110,6 +110,7 @@ def test_codex_finds_its_provider_its_window_and_no_tool_that_a_server_would_car
     assert launch("codex").environment[provider["env_key"]] == KEY
     assert (settings["model_context_window"], settings["model_auto_compact_token_limit"]) == (400, 360)
     assert (settings["web_search"], settings["approval_policy"], settings["sandbox_mode"]) == ("disabled", "never", "danger-full-access")
+    assert settings["features"] == {"view_image": False}
     assert settings["model"] == "gyre-model" and not settings["check_for_update_on_startup"]
 
 
