@@ -64,6 +64,20 @@ _SCHEMAS: dict[str, Schema] = {
     "Error": any_of(OPENAI_ERROR, openapi_messages.ERROR),
 }
 
+_SUMMARIES = {
+    "createChatCompletion": "One answer to a conversation, in OpenAI's Chat Completions; streamed if asked for",
+    "createResponse": "One answer to a conversation, in OpenAI's Responses; goes on from a stored one with previous_response_id",
+    "getResponse": "A stored answer once more, also after a restart of the shard",
+    "deleteResponse": "Forget a stored answer; conversations that went on from it are not touched",
+    "cancelResponse": "Give up an answer that is not complete yet; its tokens stay recorded",
+    "createMessage": "One answer to a conversation, in Anthropic's Messages; streamed if asked for",
+    "countTokens": "Tokens of a conversation rendered from scratch",
+    "listModels": "The one model there is; in Anthropic's shape with the header anthropic-version, else in OpenAI's",
+    "getModel": "Every name is a name of the one model",
+    "hello": "Whether somebody is here; needs no key",
+    "openapi": "This document",
+}
+
 
 def document() -> dict[str, Any]:
     """OpenAPI 3.1."""
@@ -123,7 +137,7 @@ def _call(name: str, body: str, answer: str, words: str) -> dict[str, Any]:
 def _asked(name: str, answer: str, words: str, statuses: tuple[int, ...]) -> dict[str, Any]:
     responses = {"200": _content(answer, "done")}
     responses |= {str(status): _content(_ERRORS[words], _STATUSES[status]) for status in statuses}
-    return {"operationId": name, "responses": responses}
+    return {"operationId": name, "summary": _SUMMARIES[name], "responses": responses}
 
 
 def _content(name: str, description: str) -> dict[str, Any]:
