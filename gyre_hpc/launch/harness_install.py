@@ -14,8 +14,10 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, Self
 
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses.base import Harness, Installation, Installer
@@ -133,20 +135,52 @@ def _npm(name: str) -> str:
 def _run(name: str, argv: list[str], lock: int) -> None:
     """Run to its end; it and all that it started end with us if we are interrupted."""
     with tempfile.TemporaryFile() as output:
-        with subprocess.Popen(
-            argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, pass_fds=(lock,)
-        ) as process:
-            try:
-                code = process.wait()
-            except BaseException:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                raise
+        with _Interrupts() as interrupts:
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True, pass_fds=(lock,)
+            )
+            interrupts.end_with(process.pid)
+            code = process.wait()
+        if interrupts.heard:
+            raise KeyboardInterrupt
         if code == 0:
             return
         output.seek(0)
         lines = output.read().decode(errors="replace").splitlines()
     raise UserError("harness.name", name, _remedy(Path(argv[0]).name, code, lines))
+
+
+class _Interrupts:
+    """While it is entered, Ctrl-C ends a process group instead of raising: an exception may come where nobody knows of the process yet,
+    or where Python drops it (finalizers)."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._group = 0
+        self._before: Any = None
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+            self._before = signal.signal(signal.SIGINT, self._hear)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._before is not None:
+            signal.signal(signal.SIGINT, self._before)
+
+    def end_with(self, group: int) -> None:
+        self._group = group
+        if self.heard:
+            self._end()
+
+    def _hear(self, *_: object) -> None:
+        self.heard = True
+        if self._group:
+            self._end()
+
+    def _end(self) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._group, signal.SIGKILL)
 
 
 def _remedy(program: str, code: int, lines: list[str]) -> str:
