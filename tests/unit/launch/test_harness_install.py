@@ -119,7 +119,9 @@ def test_an_interrupted_install_ends_its_fetching_and_the_next_one_starts_afresh
 ) -> None:
     npm(f'mkdir "$prefix/half"; echo $$ >{tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; exec sleep 600')
     cache = tmp_path / "cache"
-    command = [sys.executable, "-c", "from gyre_hpc.cli import main; main()", "harness", "install", "codex", "--cache", str(cache)]
+    # Whoever started the tests in the background may ignore Ctrl-C; what is started from a terminal does not.
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); from gyre_hpc.cli import main; main()"
+    command = [sys.executable, "-c", start, "harness", "install", "codex", "--cache", str(cache)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True) as process:
         wait_for((tmp_path / "pid").exists, "start of npm")
         process.send_signal(sig)
