@@ -2,7 +2,8 @@
 
 Whole runs of `launch.py`, one after another: three seeds, one control with shuffled rewards, and each scheduler mode once
 (the elastic one is seed 0). `--quick` makes half the updates, for one seed, its control and one other mode. Prints a table; the last line is JSON:
-{"benchmark", "updates", "rise": {seed: points}, "control_rise", "rise_by_mode": {mode: points}, "spread_of_seeds"}.
+{"benchmark", "updates", "rise": {seed: points}, "control_rise", "rise_by_mode": {mode: points}, "spread_of_seeds",
+"satellites_share": {run: share of its micro-batches made by satellites, 0..1}}.
 """
 
 import argparse
@@ -52,12 +53,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="half the updates, one seed, one other mode")
     quick = parser.parse_args().quick
     rises: dict[str, float] = {}
+    shares: dict[str, float] = {}
     print(f"{'run':<16}{'before %':>10}{'after %':>10}{'rise':>8}{'wall s':>9}{'CPU s':>9}", flush=True)
     updates = 0
     with tempfile.TemporaryDirectory(prefix="gyre-learning-") as above:
         for index, run in enumerate(plan(quick)):
             summary = make(run, Path(above) / str(index))
             rises[run.name] = points(summary)
+            shares[run.name] = round(float(str(summary["micro_batches_by_satellites_share"])), 3)
             updates = int(str(summary["updates"]))
             before, after = (100 * float(str(summary[key])) for key in ("pass_rate_before", "pass_rate_after"))
             cpu = summary["cpu_s"]
@@ -74,6 +77,7 @@ def main() -> None:
         "control_rise": rises["control"],
         "rise_by_mode": {"elastic": seeds["0"]} | {mode: rises[mode] for mode in MODES if mode in rises},
         "spread_of_seeds": round(max(seeds.values()) - min(seeds.values()), 1),
+        "satellites_share": shares,
     }
     print(json.dumps(figures))
 
