@@ -36,7 +36,7 @@ class EngineActions:
         self._engine.open_admission(action.term)
 
     async def abort_live(self, key: str, action: actions.AbortLive, progress: Progress) -> int:
-        await self._engine.abort_all()
+        await self._engine.abort_all({one.call: one.cell for one in action.moved})
         return self._engine.num_live()
 
     async def sleep(self, key: str, action: actions.SleepEngine, progress: Progress) -> tuple[RankMemory, ...]:

@@ -64,6 +64,9 @@ class ClusterConfig:
     kind: ClusterKind = ClusterKind.local
     cells: int = 4
     ranks_per_cell: int = 1
+    tensor_parallel: int = 0
+    """Ranks that share one copy of the model, engine and trainer alike: 0 = all ranks of the cell; 1 = every rank trains on a copy of
+    its own and the first one serves."""
     gateways: int = 1
     runner_capacity: int = 24
     """Executions a runner runs at once."""
@@ -106,6 +109,9 @@ class EngineConfig:
     kv_tokens: int = 65536
     max_batch: int = 64
     prefill_chunk: int = 512
+    deterministic: bool = False
+    """One fixed shape for every step, so that a call's tokens do not depend on what runs beside it or where it ran before.
+    Slow: for tests and for tracking down differences."""
     keep_kv: bool = False
     """At a weight update: False = recompute, True = keep old KV reachable under a mixed key."""
     timed_tokens_per_s: float = 2000.0
@@ -124,6 +130,8 @@ class TrainerConfig:
     weight_decay: float = 0.0
     max_grad_norm: float = 1.0
     micro_batch_tokens: int = 2048
+    memory_limit_mb: int = 0
+    """Device memory a rank may still use when its engine has gone to sleep; above it the cell does not train. 0: no limit."""
     timed_tokens_per_s: float = 20000.0
     timed_apply_s: float = 0.05
     timed_switch_s: float = 0.05
@@ -175,6 +183,14 @@ class TransportConfig:
     backend: str = "gloo"
     deadline_s: float = 30.0
     chunk_bytes: int = 1 << 20
+    kv: str = "c10d"
+    """How KV pages travel between cells: c10d, mooncake, memory (cells of one process), none (prefilled anew)."""
+    kv_protocol: str = "tcp"
+    """mooncake: tcp or rdma."""
+    kv_device: str = ""
+    """mooncake over RDMA: the devices, e.g. mlx5_0; empty: it looks for them."""
+    kv_budget_s: float = 2.0
+    """Longest that a cell on its way to training spends on giving its KV away."""
 
 
 @dataclass(kw_only=True)

@@ -40,8 +40,10 @@ def reached_length(length: int) -> dict[str, Any]:
     return {"type": "length", "length": length}
 
 
-def aborted(message: str) -> dict[str, Any]:
-    return {"type": "abort", "message": message, "status_code": None, "err_type": None}
+def aborted(message: str, moved_to: str = "") -> dict[str, Any]:
+    """moved_to: cell that has the KV of the call now. An extension, absent when empty."""
+    finish = {"type": "abort", "message": message, "status_code": None, "err_type": None}
+    return {**finish, "moved_to": moved_to} if moved_to else finish
 
 
 @dataclass(kw_only=True, slots=True)

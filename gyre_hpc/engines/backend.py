@@ -39,8 +39,8 @@ class Backend(Protocol):
     def submit(self, call: LiveCall) -> None:
         """Begin the call; its pieces come through `book.deliver`."""
 
-    def abort(self, call: LiveCall, reason: str) -> None:
-        """End the call soon: a last piece with finish_reason abort and its tokens so far."""
+    def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
+        """End the call soon: a last piece with finish_reason abort and its tokens so far. moved_to: cell that has its KV."""
 
     async def pause(self, mode: PauseMode) -> None:
         """Stop computing until `resume`. Returns once nothing moves."""

@@ -6,10 +6,12 @@ asyncio loop; `sleep` and `wake` act on every rank of the cell and return one fi
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
+from gyre_hpc.scheduler.migration import Conversation
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +24,65 @@ class EngineCapabilities:
     """`counter`: a moved or replayed call draws the same tokens; `own`: it does not."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """One full page of a conversation, by key (engines/page_table.py). Parents come before children in every list."""
+
+    key: bytes
+    oldest: Version
+    """Oldest version whose KV is in it or before it in its chain."""
+    num_tokens: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KvHeader:
+    """What both ends of a transfer must agree on; a target that differs in any field takes nothing."""
+
+    version: Version
+    """Served by the source, and by the target."""
+    layout: str
+    """Digest of everything a page's bytes depend on: model shape, page size, dtype, ranks."""
+
+
+class PagedKV(ABC):
+    """Capability `pages`: full pages of KV can be read out and put in while the engine computes.
+
+    All methods act on every rank of the cell alike, between two steps. Bytes move beside this interface: each rank reads
+    pages that are leased, and writes pages that are reserved (engines/kv_pages.py), in a thread of its own.
+    Invariants: a page that is leased or reserved is neither freed nor overwritten; a reserved page cannot be found before it
+    is published; what is published is a prefix of its chain.
+    """
+
+    @abstractmethod
+    def header(self) -> KvHeader:
+        """Raises AssertionError while the engine sleeps."""
+
+    @abstractmethod
+    async def conversations(self) -> tuple[Conversation, ...]:
+        """Those with at least one full page here, newest call of each, the most recently used first."""
+
+    @abstractmethod
+    async def lease(self, calls: tuple[str, ...]) -> tuple[int, tuple[Block, ...]]:
+        """Hold the pages of these conversations: (lease number, blocks, each once). Unknown calls are left out."""
+
+    @abstractmethod
+    async def release(self, lease: int) -> None:
+        """Nobody reads them any more. A lease that is over is ignored."""
+
+    @abstractmethod
+    def num_leases(self) -> int: ...
+
+    @abstractmethod
+    async def reserve(self, header: KvHeader, blocks: tuple[Block, ...]) -> tuple[int, tuple[int, ...]]:
+        """Make room for the blocks that are not here: (reservation number, their indices in `blocks`). As many as there is
+        room for, parents first; none when the header differs."""
+
+    @abstractmethod
+    async def publish(self, reservation: int, num_good: int) -> int:
+        """The first `num_good` reserved pages have their content: they can be found from now on; the others are free again.
+        Returns how many were published: 0 when the version served has changed meanwhile."""
+
+
 class Engine(ABC):
     """One cell's engine. Admission starts closed.
 
@@ -30,6 +91,8 @@ class Engine(ABC):
     """
 
     capabilities: EngineCapabilities
+    kv: PagedKV | None = None
+    """Set exactly when capabilities.kv is `pages`."""
 
     @abstractmethod
     async def start(self) -> str:
@@ -52,8 +115,10 @@ class Engine(ABC):
         """Requests taken and not answered to the end."""
 
     @abstractmethod
-    async def abort_all(self) -> int:
-        """End every live request with finish_reason abort, its tokens kept, answer sent; return how many."""
+    async def abort_all(self, moved: Mapping[str, str]) -> int:
+        """End every live request with finish_reason abort, its tokens kept, answer sent; return how many.
+
+        moved: call -> cell that has its KV now; told to the client as finish_reason.moved_to."""
 
     @abstractmethod
     async def sleep(self) -> list[RankMemory]:

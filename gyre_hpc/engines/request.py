@@ -20,6 +20,8 @@ class BadRequest(Exception):
 class CustomParams(msgspec.Struct, frozen=True):
     key: str = ""
     """Hex of the call's sampling key; empty: the engine draws one."""
+    call: str = ""
+    """The gateway's name of the call, `<execution>/<ordinal>`: names the conversation when its KV moves."""
     position: int = 0
     """Output index of the first token to draw, within the call that this request continues: the last `position` input ids
     are output of that call."""
@@ -74,6 +76,7 @@ class Request:
     stream: bool
     incremental: bool
     stop: tuple[str, ...] = ()
+    call: str = ""
 
 
 _MAX_STOPS, _MAX_STOP_LENGTH = 64, 1024
@@ -114,6 +117,7 @@ def parse_generate(body: bytes, max_context: int, vocab_size: int | None, *, has
         stream=asked.stream,
         incremental=asked.incremental,
         stop=_stop_strings(params.stop, has_decode),
+        call=custom.call,
     )
 
 

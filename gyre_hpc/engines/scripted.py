@@ -98,7 +98,7 @@ class ScriptedEngine(ServedEngine):
         self._counters["prefilled"] += len(request.input_ids)
         self._flow()
 
-    def abort(self, call: LiveCall, reason: str) -> None:
+    def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
         part = self._parts.pop(call.number, None)
         if part is not None:
             self.book.deliver([self._piece(part, [], aborted(reason))])

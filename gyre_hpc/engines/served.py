@@ -4,6 +4,7 @@ A kind adds how calls are computed (`submit`, `abort`, ...) and what sleeping an
 """
 
 from abc import abstractmethod
+from collections.abc import Mapping
 from typing import Any
 
 from aiohttp import web
@@ -32,7 +33,7 @@ class ServedEngine(Engine):
 
     async def close(self) -> None:
         self.book.is_open = False
-        await self.abort_all()
+        await self.abort_all({})
         await self._surface.close()
 
     def open_admission(self, term: int) -> None:
@@ -44,10 +45,10 @@ class ServedEngine(Engine):
     def num_live(self) -> int:
         return len(self.book)
 
-    async def abort_all(self) -> int:
+    async def abort_all(self, moved: Mapping[str, str]) -> int:
         calls = self.book.live()
         for call in calls:
-            self.abort(call, "engine stops serving")
+            self.abort(call, "engine stops serving", moved.get(call.request.call, ""))
         for call in calls:
             await call.gone.wait()
         return len(calls)
@@ -56,7 +57,7 @@ class ServedEngine(Engine):
     def submit(self, call: LiveCall) -> None: ...
 
     @abstractmethod
-    def abort(self, call: LiveCall, reason: str) -> None: ...
+    def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None: ...
 
     @abstractmethod
     async def pause(self, mode: PauseMode) -> None: ...

@@ -106,8 +106,8 @@ class TimedEngine(ServedEngine):
         self._core.add(self._now(), TimedCall(number=call.number, request=call.request))
         self._settle()
 
-    def abort(self, call: LiveCall, reason: str) -> None:
-        self._core.abort(self._now(), call.number, reason)
+    def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
+        self._core.abort(self._now(), call.number, reason, moved_to)
         self._settle()
 
     async def pause(self, mode: PauseMode) -> None:

@@ -110,12 +110,12 @@ class TimedCore:
         self._calls[call.number] = call
         self._admit()
 
-    def abort(self, now: float, number: int, reason: str) -> None:
+    def abort(self, now: float, number: int, reason: str, moved_to: str = "") -> None:
         """End a call with the tokens made so far; nothing when it is already over."""
         self.advance(now)
         call = self._calls.get(number)
         if call is not None:
-            self._show(call, self._num_made(call), aborted(reason))
+            self._show(call, self._num_made(call), aborted(reason, moved_to))
             self._admit()
 
     def update(self, now: float, version: Version) -> None:

@@ -131,7 +131,7 @@ def generate_body(key: str, attempt: EngineAttempt, ids_text: IdsText | None = N
                 "stop_token_ids": attempt.stop_ids,
                 # The recorded output keeps the stop sequence: the text is cut when it is parsed.
                 **({"stop": attempt.stop, "no_stop_trim": True} if attempt.stop else {}),
-                "custom_params": {"key": sampling.key, "position": attempt.position},
+                "custom_params": {"key": sampling.key, "position": attempt.position, "call": attempt.call},
             },
             "return_logprob": True,
             "logprob_start_len": -1,

@@ -92,6 +92,22 @@ class MicroBatchFacts(msgspec.Struct, frozen=True):
     """Targets whose ratio was clipped."""
 
 
+class KvFacts(msgspec.Struct, frozen=True):
+    """What others may count on of this cell's KV."""
+
+    capability: str = "none"
+    """none, pages, pd or shared (DESIGN §4)."""
+    free_tokens: int = 0
+    """Room for KV that comes from elsewhere, in tokens; what nobody holds counts as room."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """The KV of the conversation whose newest call is `call` is at `cell` now."""
+
+    call: str
+    cell: str
+
+
 class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """All of a cell's state that the batch machine needs; sent at every change and every heartbeat."""
 
@@ -136,6 +152,9 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     curve: tuple[tuple[float, float], ...] = ()
     """Measured decode throughput: (calls running, tokens/s of the whole engine), ascending."""
     cpu_s: float = 0.0
+    kv: KvFacts = KvFacts()
+    moved: tuple[Moved, ...] = ()
+    """Conversations that went elsewhere when this cell last left rollout (under `term`)."""
     error: str = ""
     """What went wrong and is not cured yet; a rank that does not answer is named here."""
     waiting: str = ""

@@ -57,6 +57,26 @@ class FitOrder(msgspec.Struct, frozen=True):
     version: Version
 
 
+class KvTarget(msgspec.Struct, frozen=True):
+    """A cell that serves the same version and may take conversations over."""
+
+    cell: str
+    free_tokens: int
+    """KV tokens it has room for, as it last said."""
+    live_requests: int = 0
+
+
+class KvOrder(msgspec.Struct, frozen=True):
+    """What a cell that leaves rollout may do with its KV before its engine sleeps (DESIGN §4, step 3)."""
+
+    targets: tuple[KvTarget, ...]
+    """Empty: nobody can take anything; conversations are prefilled anew where they go on."""
+    live: tuple[str, ...]
+    """Executions that go on: only their conversations are worth moving."""
+    budget_s: float
+    """The switch budget: what has not moved by then is prefilled anew."""
+
+
 class Order(msgspec.Struct, frozen=True, tag="order"):
     """What the cell should be and do now."""
 
@@ -86,3 +106,5 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     commit: CommitOrder | None = None
     apply: ApplyOrder | None = None
     fit: FitOrder | None = None
+    kv: KvOrder | None = None
+    """Set when the role becomes `train`, and the same for that whole term."""

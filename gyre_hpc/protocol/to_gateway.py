@@ -28,3 +28,5 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     """Facts of this shard up to this number are known to the batch machine and may be forgotten."""
     ended: tuple[str, ...] = ()
     """Executions that ended lately: their open calls may be cancelled, their state dropped."""
+    moved: tuple[tuple[str, str], ...] = ()
+    """(call, cell): the KV of the conversation whose newest call is `call` lately went to `cell`; prefer that cell."""

@@ -173,7 +173,7 @@ class RehearsedCell:
 
     async def _leave(self, request: web.Request) -> web.Response:
         self._engine.close_admission(orjson.loads(await request.read())["term"])
-        num = await self._engine.abort_all()
+        num = await self._engine.abort_all({})
         await self._engine.resume()
         self._stands = False
         await self._engine.sleep()

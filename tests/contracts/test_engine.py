@@ -173,7 +173,7 @@ def test_abort_all_answers_every_call_with_its_tokens(kind: str) -> None:
     async def test(rig: Rig) -> None:
         tasks = await rig.begin(rig.body(PROMPT, LONG), rig.body(PROMPT[::-1], LONG, stream=True))
         rig.engine.close_admission(2)
-        assert await rig.engine.abort_all() == 2
+        assert await rig.engine.abort_all({}) == 2
         assert rig.engine.num_live() == 0
         (status, answer), (stream_status, stream) = await asyncio.gather(*tasks)
         assert (status, stream_status) == (200, 200)
@@ -191,7 +191,7 @@ def test_sleep_refuses_while_calls_are_live(kind: str) -> None:
         (task,) = await rig.begin(rig.body(PROMPT, LONG))
         with pytest.raises(AssertionError, match="1 live"):
             await rig.engine.sleep()
-        await rig.engine.abort_all()
+        await rig.engine.abort_all({})
         await task
         rig.engine.close_admission(2)
         (slept,) = await rig.engine.sleep()

@@ -50,7 +50,7 @@ def test_a_role_switch_moves_a_call_with_its_tokens(tmp_path: Path) -> None:
             one.release(7)
             table(here, rows[1])
             one.close_admission(5)
-            assert await one.abort_all() == 1
+            assert await one.abort_all({}) == 1
             answer = await asked
             assert message(answer)["content"] == bytes(LONG[:-1]).decode()
             (end,) = here.ends()

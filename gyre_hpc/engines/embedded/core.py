@@ -75,10 +75,10 @@ class EngineCore:
         self._waiting.append(seq)
         return []
 
-    def abort(self, number: int, reason: str) -> list[Piece]:
+    def abort(self, number: int, reason: str, moved_to: str = "") -> list[Piece]:
         """End a sequence with its tokens so far; nothing when it is already over."""
         seq = self._live.get(number)
-        return [] if seq is None else [self._end(seq, aborted(reason))]
+        return [] if seq is None else [self._end(seq, aborted(reason, moved_to))]
 
     def sleep(self) -> None:
         assert not self._live, f"sleep with {len(self._live)} live requests"

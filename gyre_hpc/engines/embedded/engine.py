@@ -124,8 +124,8 @@ class EmbeddedEngine(ServedEngine):
             raise ValueError(f"the script gave ids {min(ids)}..{max(ids)}; the model has 0..{self._model.vocab_size - 1}")
         return ids
 
-    def abort(self, call: LiveCall, reason: str) -> None:
-        self._worker.ask(lambda: self._deliver(self._core.abort(call.number, reason)))
+    def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
+        self._worker.ask(lambda: self._deliver(self._core.abort(call.number, reason, moved_to)))
 
     async def pause(self, mode: PauseMode) -> None:
         def pause() -> None:

@@ -149,6 +149,8 @@ class AttemptEnd(msgspec.Struct, frozen=True):
     """stop, length or abort."""
     digest: str = ""
     """Hex digest over prompt and output ids as the engine computed them (Node.running_digest); empty if it tells none."""
+    moved_to: str = ""
+    """abort: the cell that has the KV of this call now; empty: none that is known of."""
 
 
 class KeepAlive(msgspec.Struct, frozen=True):

@@ -6,8 +6,9 @@ Steps (everything but PullSnapshot, FetchMicroBatch, AbortReduce, Measure) are s
 import msgspec
 
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.to_batch import Applied, HandIn
+from gyre_hpc.protocol.to_batch import Applied, HandIn, KvFacts, Moved
 from gyre_hpc.protocol.to_cell import ApplyOrder
+from gyre_hpc.scheduler.migration import Move
 
 
 class Action(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -24,8 +25,28 @@ class OpenAdmission(Action, frozen=True, kw_only=True, tag=True):
     term: int
 
 
+class ListConversations(Action, frozen=True, kw_only=True, tag=True):
+    """Admission is closed; calls still run. Result: tuple[Conversation, ...] whose KV this engine could give away."""
+
+
+class MoveKv(Action, frozen=True, kw_only=True, tag=True):
+    """Give KV to other cells, in this order, until `deadline_s` (the switch budget); calls go on meanwhile, as full pages never
+    change. What was given stays leased here until its target is known to read no more. Never fails for a target's sake.
+    Result: MoveResult."""
+
+    moves: tuple[Move, ...]
+
+
 class AbortLive(Action, frozen=True, kw_only=True, tag=True):
-    """End live requests, their tokens kept. Result: int, requests still live afterwards (must be 0)."""
+    """End live requests, their tokens kept; those of `moved` are told where their KV went.
+    Result: int, requests still live afterwards (must be 0)."""
+
+    moved: tuple[Moved, ...] = ()
+
+
+class QuietKv(Action, frozen=True, kw_only=True, tag=True):
+    """Wait until no other cell reads pages of this engine any more. Result: int, leases still open (must be 0: their pages
+    must not be freed)."""
 
 
 class SleepEngine(Action, frozen=True, kw_only=True, tag=True):
@@ -162,6 +183,19 @@ class Measure(Action, frozen=True, kw_only=True, tag=True):
     """Hand-ins held for this update; earlier ones may be forgotten."""
 
 
+class MoveResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What MoveKv achieved."""
+
+    moved: tuple[Moved, ...] = ()
+    """Conversations of which at least one page arrived; the rest of their KV is computed anew."""
+    num_tokens: int = 0
+    """Tokens whose KV was sent; those a target had already are not among them."""
+    seconds: float = 0.0
+    """Of the transfers, for the next plan's speed."""
+    trouble: str = ""
+    """Why something stayed behind; empty when all went."""
+
+
 class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """What the shell sees; never decides a step, but for `snapshots` and `held`."""
 
@@ -173,6 +207,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     tokens: dict[str, int] = {}
     curve: tuple[tuple[float, float], ...] = ()
     cpu_s: float = 0.0
+    kv: KvFacts = KvFacts()
 
 
 class AppliedRecord(msgspec.Struct, frozen=True, tag="applied"):
