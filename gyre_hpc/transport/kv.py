@@ -1,0 +1,19 @@
+"""Chooses the kind of block transport."""
+
+from gyre_hpc.config.schema import TransportConfig
+from gyre_hpc.errors import UserError
+from gyre_hpc.transport.kv_base import BlockTransport
+
+
+def create_block_transport(config: TransportConfig, host: str) -> BlockTransport | None:
+    """`config.kv`: memory (cells of one process), c10d (every platform), mooncake (one-sided, RDMA), none (None: KV is never moved).
+
+    host: address of this process's interface. Raises UserError for a kind that is unknown or not installed.
+    """
+    if config.kv == "none":
+        return None
+    if config.kv == "memory":
+        from gyre_hpc.transport.kv_memory import MemoryBlocks
+
+        return MemoryBlocks()
+    raise UserError("transport.kv", config.kv, "use c10d, mooncake, memory or none")
