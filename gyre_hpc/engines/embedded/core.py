@@ -7,7 +7,9 @@ Invariants:
   - every token is sampled under exactly one version, recorded in its span, and KV of another version is attended to only
     with keep_kv, recorded in oldest_kv;
   - the oldest sequence is never retracted, and alone it always fits: no deadlock;
-  - a retracted sequence keeps its tokens and its place in the order of arrival.
+  - a retracted sequence keeps its tokens and its place in the order of arrival;
+  - what is computed, sampled, held and retracted depends on the jobs given (jobs.py) and on nothing else, the clock
+    included: cores that are given the same jobs between the same steps stay the same.
 """
 
 import bisect
@@ -16,20 +18,30 @@ from collections.abc import Callable
 import torch
 
 from gyre_hpc.engines.answer import Piece, aborted
+from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.sampling import sample, score
 from gyre_hpc.engines.embedded.sequence import Sequence, Stage
-from gyre_hpc.models.incremental import Prepared, decode, prefill
+from gyre_hpc.engines.request import Request
+from gyre_hpc.engines.stopping import Decode, Stopping
+from gyre_hpc.models.incremental import Prepared
+from gyre_hpc.models.parameters import Parameters
 from gyre_hpc.protocol.identity import Version
 
 
 class EngineCore:
-    """Single-threaded. Asleep until `wake`."""
+    """Single-threaded. Asleep until `wake`.
+
+    snapshot: the whole weights of a version; raises KeyError. decode: looks for stop strings.
+    """
 
     def __init__(
         self,
         new_memory: Callable[[], KVMemory],
         *,
+        forward: Forward,
+        snapshot: Callable[[Version], Parameters],
+        decode: Decode | None,
         max_batch: int,
         prefill_chunk: int,
         keep_kv: bool,
@@ -37,12 +49,14 @@ class EngineCore:
         stream_s: float,
         now: Callable[[], float],
     ) -> None:
-        self._new_memory, self._now = new_memory, now
+        self._new_memory, self._forward, self._snapshot = new_memory, forward, snapshot
+        self._decode_ids, self._now = decode, now
         self._max_batch, self._prefill_chunk, self._keep_kv = max_batch, prefill_chunk, keep_kv
         self._stream_tokens, self._stream_s = stream_tokens, stream_s
         self.memory: KVMemory | None = None
         self.prepared: Prepared | None = None
         self.version = Version()
+        self._staged: tuple[Version, Prepared] | None = None
         self.is_paused = False
         self._live: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
@@ -65,8 +79,14 @@ class EngineCore:
     def num_waiting(self) -> int:
         return len(self._waiting)
 
-    def add(self, seq: Sequence) -> list[Piece]:
-        """Take a sequence; it may be over at once."""
+    def num_bytes(self) -> int:
+        """Held by KV and weights."""
+        return (self.memory.num_bytes() if self.memory else 0) + (self.prepared.num_bytes() if self.prepared else 0)
+
+    def add(self, number: int, request: Request, prescribed: list[int] | None = None) -> list[Piece]:
+        """Take a call; it may be over at once."""
+        stopping = Stopping(request, self._decode_ids, longest=None if prescribed is None else len(prescribed))
+        seq = Sequence(number=number, request=request, ids=list(request.input_ids), stopping=stopping, prescribed=prescribed)
         finish = seq.stopping.at_once()
         if finish is not None:
             return [seq.piece(finish)]
@@ -80,16 +100,28 @@ class EngineCore:
         seq = self._live.get(number)
         return [] if seq is None else [self._end(seq, aborted(reason, moved_to))]
 
+    def pause(self, retract: bool) -> None:
+        self.is_paused = True
+        if retract:
+            self.retract_all()
+
     def sleep(self) -> None:
         assert not self._live, f"sleep with {len(self._live)} live requests"
-        self.memory, self.prepared = None, None
+        self.memory = self.prepared = self._staged = None
 
-    def wake(self, version: Version, prepared: Prepared) -> None:
+    def stage(self, version: Version) -> None:
+        """Prepare the weights of a version beside those in use. Raises KeyError, and nothing is changed."""
+        if self.memory is None or version != self.version:
+            self._staged = version, self._forward.prepare(self._snapshot(version))
+
+    def wake(self, version: Version) -> None:
+        """Serve the staged version."""
         assert self.memory is None, "already awake"
-        self.memory, self.prepared, self.version, self.is_paused = self._new_memory(), prepared, version, False
+        self.prepared, self.version = self._take_staged(version), version
+        self.memory, self.is_paused = self._new_memory(), False
 
-    def update(self, version: Version, prepared: Prepared) -> list[Piece]:
-        """Go over to other weights. Returns what the old ones sampled and was not sent. A snapshot never changes, so the
+    def update(self, version: Version) -> list[Piece]:
+        """Go over to the staged version. Returns what the old one sampled and was not sent. A snapshot never changes, so the
         version served already needs nothing."""
         assert self.memory is not None, "asleep"
         if version == self.version:
@@ -98,8 +130,13 @@ class EngineCore:
         if not self._keep_kv:
             self.retract_all()
             self.memory.table.forget_cached()
-        self.version, self.prepared = version, prepared
+        self.version, self.prepared = version, self._take_staged(version)
         return pieces
+
+    def _take_staged(self, version: Version) -> Prepared:
+        assert self._staged is not None and self._staged[0] == version, f"version {version} is not staged"
+        prepared, self._staged = self._staged[1], None
+        return prepared
 
     def retract_all(self) -> None:
         """Running sequences give their KV back and wait."""
@@ -157,7 +194,7 @@ class EngineCore:
                 break
             assert seq.prefill is not None
             n = min(budget, len(seq.ids) - seq.num_kv)
-            logits = prefill(self.prepared, seq.ids[seq.num_kv : seq.num_kv + n], seq.num_kv, seq.prefill)
+            logits = self._forward.prefill(self.prepared, seq.ids[seq.num_kv : seq.num_kv + n], seq.num_kv, seq.prefill)
             seq.num_kv += n
             budget -= n
             self.counters["prefilled"] += n
@@ -189,9 +226,8 @@ class EngineCore:
     def _decode(self) -> torch.Tensor:
         """One token of every row: logits [B, V]."""
         assert self.memory is not None and self.prepared is not None
-        self.memory.rows.next_column()
         ids = [seq.ids[-1] for seq in self._decoding]
-        logits = decode(self.prepared, ids, [seq.num_kv for seq in self._decoding], self.memory.rows)
+        logits = self._forward.decode(self.prepared, ids, [seq.num_kv for seq in self._decoding], self.memory.rows)
         page_size = self.memory.page_size
         for seq in self._decoding:
             seq.num_kv += 1

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import os
-from collections.abc import Callable
 from typing import Any
 
 from gyre_hpc import clock
@@ -12,16 +11,16 @@ from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.backend import Loads, PauseMode
 from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.calls import LiveCall
+from gyre_hpc.engines.embedded import jobs
 from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.memory import KVMemory
-from gyre_hpc.engines.embedded.sequence import Sequence
 from gyre_hpc.engines.embedded.worker import Worker
 from gyre_hpc.engines.request import BadRequest, Request
 from gyre_hpc.engines.scripted import ScriptedAnswer, prescribed_ids
 from gyre_hpc.engines.served import ServedEngine
-from gyre_hpc.engines.stopping import Decode, Stopping
+from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.errors import UserError
-from gyre_hpc.models.incremental import Prepared
 from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -61,8 +60,12 @@ class EmbeddedEngine(ServedEngine):
         if config.kv_tokens < needed:
             raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
         self._config, self._model, self._store, self._rank, self._script = config, model, store, rank, script
+        self._forward = Forward(model)
         self._core = EngineCore(
             self._new_memory,
+            forward=self._forward,
+            snapshot=store.get,
+            decode=decode,
             max_batch=config.max_batch,
             prefill_chunk=config.prefill_chunk,
             keep_kv=config.keep_kv,
@@ -71,13 +74,12 @@ class EmbeddedEngine(ServedEngine):
             now=clock.monotonic_s,
         )
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._worker = Worker(
-            has_work=lambda: self._core.has_work, step=self._core.step, deliver=self._deliver, on_failure=self._on_failure
-        )
+        self._updating = asyncio.Lock()
+        self._worker = Worker(self._core, deliver=self._deliver, on_failure=self._on_failure)
 
     def _new_memory(self) -> KVMemory:
         c = self._config
-        return KVMemory(self._model, kv_tokens=c.kv_tokens, page_size=c.page_size, max_batch=c.max_batch, keep_kv=c.keep_kv)
+        return KVMemory(self._forward, kv_tokens=c.kv_tokens, page_size=c.page_size, max_batch=c.max_batch, keep_kv=c.keep_kv)
 
     async def start(self) -> str:
         self._loop = asyncio.get_running_loop()
@@ -90,18 +92,17 @@ class EmbeddedEngine(ServedEngine):
 
     async def sleep(self) -> list[RankMemory]:
         assert not len(self.book), f"sleep with {len(self.book)} live requests"
-        await self._ask(self._core.sleep)
-        return [self._measured()]
+        return self._memory(await self._ask(jobs.Sleep()))
 
     async def wake(self, version: Version) -> list[RankMemory]:
-        await self._ask(lambda: self._core.wake(version, self._prepared(version)))
-        return [self._measured()]
+        async with self._updating:
+            await self._ask(jobs.Prepare(version))
+            return self._memory(await self._ask(jobs.Wake(version)))
 
     async def update_weights(self, version: Version) -> None:
-        def update() -> None:
-            self._deliver(self._core.update(version, self._prepared(version)))
-
-        await self._ask(update)
+        async with self._updating:
+            await self._ask(jobs.Prepare(version))
+            await self._ask(jobs.Update(version))
 
     def counters(self) -> dict[str, int]:
         return dict(self._core.counters)
@@ -110,13 +111,8 @@ class EmbeddedEngine(ServedEngine):
         return {batch: batch / seconds for batch, seconds in dict(self._core.step_s).items() if seconds > 0}
 
     def submit(self, call: LiveCall) -> None:
-        seq = self._sequence(call.number, call.request)
-        self._worker.ask(lambda: self._deliver(self._core.add(seq)))
-
-    def _sequence(self, number: int, request: Request) -> Sequence:
-        prescribed = None if self._script is None else self._prescribed(self._script, request)
-        stopping = Stopping(request, self.decode, longest=None if prescribed is None else len(prescribed))
-        return Sequence(number=number, request=request, ids=list(request.input_ids), stopping=stopping, prescribed=prescribed)
+        prescribed = None if self._script is None else self._prescribed(self._script, call.request)
+        self._worker.ask(jobs.Add(call.number, call.request, prescribed))
 
     def _prescribed(self, script: ScriptedAnswer, request: Request) -> list[int]:
         ids = prescribed_ids(script, request)
@@ -125,28 +121,20 @@ class EmbeddedEngine(ServedEngine):
         return ids
 
     def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
-        self._worker.ask(lambda: self._deliver(self._core.abort(call.number, reason, moved_to)))
+        self._worker.ask(jobs.Abort(call.number, reason, moved_to))
 
     async def pause(self, mode: PauseMode) -> None:
-        def pause() -> None:
-            self._core.is_paused = True
-            if mode is PauseMode.retract:
-                self._core.retract_all()
-
-        await self._ask(pause)
+        await self._ask(jobs.Pause(mode is PauseMode.retract))
         if mode is PauseMode.abort:
             for call in self.book.live():
                 self.abort(call, "aborted by /pause_generation")
-            await self._ask(lambda: None)
+            await self._ask(jobs.Nothing())
 
     async def resume(self) -> None:
-        def resume() -> None:
-            self._core.is_paused = False
-
-        await self._ask(resume)
+        await self._ask(jobs.Resume())
 
     async def flush_cache(self) -> bool:
-        return bool(await self._ask(self._core.flush_cache))
+        return bool(await self._ask(jobs.FlushCache()))
 
     async def relabel(self, version: str) -> None:
         try:
@@ -181,15 +169,10 @@ class EmbeddedEngine(ServedEngine):
     def failure(self) -> str | None:
         return None if self._worker.failure is None else f"the engine's compute thread failed: {self._worker.failure!r}"
 
-    def _prepared(self, version: Version) -> Prepared:
-        return Prepared(self._store.get(version), self._model)
+    def _memory(self, used: list[int]) -> list[RankMemory]:
+        return [RankMemory(rank=self._rank, free=_free_bytes(), used=bytes_) for bytes_ in used]
 
-    def _measured(self) -> RankMemory:
-        core = self._core
-        used = (core.memory.num_bytes() if core.memory else 0) + (core.prepared.num_bytes() if core.prepared else 0)
-        return RankMemory(rank=self._rank, free=_free_bytes(), used=used)
-
-    async def _ask(self, job: Callable[[], Any]) -> Any:
+    async def _ask(self, job: jobs.Job) -> Any:
         return await asyncio.wrap_future(self._worker.ask(job))
 
     def _deliver(self, pieces: list[Piece]) -> None:

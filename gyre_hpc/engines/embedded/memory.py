@@ -5,23 +5,23 @@ it is full; what is sealed outlives the sequence until its page is needed. The p
 the limit on all KV, although the newest tokens of a sequence stand in its row alone.
 """
 
+from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.page_store import PageStore
 from gyre_hpc.engines.embedded.sequence import Sequence
 from gyre_hpc.engines.page_table import ROOT, PageTable, block_key
-from gyre_hpc.models.kv_rows import KVRows, KVSpan, empty_span
-from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.models.kv_rows import KVSpan
 from gyre_hpc.protocol.identity import Version
 
 
 class KVMemory:
     """Allocated while the engine is awake."""
 
-    def __init__(self, config: Qwen3Config, *, kv_tokens: int, page_size: int, max_batch: int, keep_kv: bool) -> None:
+    def __init__(self, forward: Forward, *, kv_tokens: int, page_size: int, max_batch: int, keep_kv: bool) -> None:
         num_pages = kv_tokens // page_size
-        self._config, self.page_size, self._keep_kv = config, page_size, keep_kv
+        self._forward, self.page_size, self._keep_kv = forward, page_size, keep_kv
         self.table = PageTable(num_pages)
-        self.rows = KVRows(config, max_batch, config.max_context)
-        self._store = PageStore(config, num_pages, page_size)
+        self.rows = forward.new_rows(max_batch)
+        self._store = PageStore(forward.model, num_pages, page_size)
 
     def num_bytes(self) -> int:
         return self._store.num_bytes() + self.rows.num_bytes()
@@ -37,7 +37,7 @@ class KVMemory:
             return False
         seq.num_sealed, seq.chain_key, seq.oldest_kv = len(pages), key, oldest
         seq.num_kv = len(pages) * self.page_size
-        seq.prefill = empty_span(self._config, len(seq.ids))
+        seq.prefill = self._forward.new_span(len(seq.ids))
         if pages:
             self._store.read(pages, seq.prefill)
         for _ in range(num_new):

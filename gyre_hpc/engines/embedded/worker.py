@@ -13,22 +13,24 @@ from typing import Any
 import torch
 
 from gyre_hpc.engines.answer import Piece
+from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.jobs import EachRank, Job, do
 
 
 class Worker:
-    """Runs `step` while `has_work()`; both are called in the thread only."""
+    """Owns the core: nobody else changes it."""
 
     def __init__(
         self,
+        core: EngineCore,
         *,
-        has_work: Callable[[], bool],
-        step: Callable[[], list[Piece]],
         deliver: Callable[[list[Piece]], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        self._has_work, self._step, self._deliver, self._on_failure = has_work, step, deliver, on_failure
+        """Both functions are called in the thread."""
+        self._core, self._deliver, self._on_failure = core, deliver, on_failure
         self._condition = threading.Condition()
-        self._jobs: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._jobs: deque[tuple[Future[Any], Job]] = deque()
         self._is_closed = False
         self.failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="engine-compute", daemon=True)
@@ -36,8 +38,9 @@ class Worker:
     def start(self) -> None:
         self._thread.start()
 
-    def ask(self, job: Callable[[], Any]) -> "Future[Any]":
-        """Run `job` in the thread, between two steps. Raises RuntimeError after `close`."""
+    def ask(self, job: Job) -> "Future[Any]":
+        """Do `job` in the thread, between two steps; the future has its result (jobs.py), once its pieces are delivered.
+        Raises RuntimeError after `close`."""
         future: Future[Any] = Future()
         with self._condition:
             if self._is_closed:
@@ -74,22 +77,27 @@ class Worker:
         return not is_closed
 
     def _can_step(self) -> bool:
-        return self.failure is None and self._has_work()
+        return self.failure is None and self._core.has_work
 
-    def _do(self, future: "Future[Any]", job: Callable[[], Any]) -> None:
+    def _do(self, future: "Future[Any]", job: Job) -> None:
         try:
             if self.failure is not None:
                 raise RuntimeError("the engine's compute thread failed") from self.failure
-            future.set_result(job())
+            result, pieces = do(self._core, job)
+            self._send(pieces)
+            future.set_result([result] if isinstance(job, EachRank) else result)
         except BaseException as error:  # noqa: BLE001 - it rises in whoever asked for the job
             future.set_exception(error)
 
     def _do_step(self) -> None:
         try:
-            pieces = self._step()
+            pieces = self._core.step()
         except BaseException as error:  # noqa: BLE001 - thread edge: it is shown to every caller by on_failure
             self.failure = error
             self._on_failure(error)
         else:
-            if pieces:
-                self._deliver(pieces)
+            self._send(pieces)
+
+    def _send(self, pieces: list[Piece]) -> None:
+        if pieces:
+            self._deliver(pieces)

@@ -6,13 +6,20 @@ import sys
 import threading
 
 import pytest
+import torch
 
 from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
 from gyre_hpc.engines import create_engine
 from gyre_hpc.engines.answer import Answer, Piece, reached_length
+from gyre_hpc.engines.embedded import jobs
+from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.forward import Forward
+from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.worker import Worker
 from gyre_hpc.engines.request import BadRequest, parse_generate
 from gyre_hpc.engines.timed import TimedEngine
+from gyre_hpc.protocol.identity import Version
+from tests.fakes.engine_rig import MODEL, PARAMS, V0, V1
 from tests.fakes.virtual_time import VirtualTime
 
 
@@ -72,19 +79,31 @@ def test_a_body_that_is_not_json_is_refused() -> None:
 
 def test_jobs_run_in_order_in_one_thread_and_errors_go_to_the_caller() -> None:
     threads: list[str] = []
-    worker = Worker(has_work=lambda: False, step=list, deliver=lambda _: None, on_failure=lambda _: None)
+
+    def snapshot(version: Version) -> dict[str, torch.Tensor]:
+        threads.append(threading.current_thread().name)
+        if version != V0:
+            raise KeyError(version)
+        return PARAMS[version]
+
+    forward = Forward(MODEL)
+    core = EngineCore(
+        lambda: KVMemory(forward, kv_tokens=2048, page_size=8, max_batch=4, keep_kv=False),
+        forward=forward, snapshot=snapshot, decode=None, max_batch=4, prefill_chunk=64, keep_kv=False,
+        stream_tokens=4, stream_s=0.25, now=lambda: 0.0,
+    )  # fmt: skip
+    worker = Worker(core, deliver=lambda _: None, on_failure=lambda _: None)
     worker.start()
-    first = worker.ask(lambda: threads.append(threading.current_thread().name))
-    second = worker.ask(lambda: 1 // 0)
-    third = worker.ask(lambda: threads.append(threading.current_thread().name))
-    first.result()
-    with pytest.raises(ZeroDivisionError):
-        second.result()
-    third.result()
+    asked = [worker.ask(job) for job in (jobs.Prepare(V0), jobs.Wake(V0), jobs.Prepare(V1), jobs.FlushCache(), jobs.Sleep())]
+    (awake,) = asked[1].result()
+    assert awake > 0
+    with pytest.raises(KeyError):
+        asked[2].result()
+    assert (asked[3].result(), asked[4].result()) == (True, [0])
     worker.close()
     assert threads == ["engine-compute"] * 2
     with pytest.raises(RuntimeError, match="closed"):
-        worker.ask(lambda: None)
+        worker.ask(jobs.Nothing())
 
 
 def test_timed_and_scripted_engines_load_no_torch() -> None:

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.sequence import Sequence
 from gyre_hpc.engines.request import Request
@@ -15,7 +16,7 @@ MODEL = Qwen3Config(vocab_size=9, hidden_size=8, num_layers=2, num_heads=2, num_
 
 
 def memory(keep_kv: bool = False, num_pages: int = 16) -> KVMemory:
-    return KVMemory(MODEL, kv_tokens=num_pages * 4, page_size=4, max_batch=4, keep_kv=keep_kv)
+    return KVMemory(Forward(MODEL), kv_tokens=num_pages * 4, page_size=4, max_batch=4, keep_kv=keep_kv)
 
 
 def sequence(number: int, ids: list[int]) -> Sequence:

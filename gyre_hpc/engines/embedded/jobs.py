@@ -1,0 +1,122 @@
+"""What is asked of the core, as plain values, and the one function that carries them out.
+
+An engine of several ranks runs the same core on every rank: the leader sends each rank the jobs of a turn, and all of them
+do the same jobs and then the same step. So whatever changes a core is a job here, and nothing else changes it.
+
+How a result comes back. `do` returns (result, pieces). Pieces go to the clients; only the leader's are used. The result of
+a plain job is the leader's own. A job of class `EachRank` is answered by every rank: its result is the list of their
+results in rank order, of type `answer`, and an error on any rank is raised on the leader. So a job that may fail (a version
+that the store lacks) is an EachRank that changes nothing where it fails; a plain job never fails.
+
+Jobs on KV pages belong into `Job` below and into `do`, by the same rules.
+"""
+
+from typing import Any, ClassVar
+
+import msgspec
+
+from gyre_hpc.engines.answer import Piece
+from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.request import Request
+from gyre_hpc.protocol.identity import Version
+
+
+class EachRank(msgspec.Struct, frozen=True):
+    """A job whose result every rank gives."""
+
+    answer: ClassVar[Any] = None
+
+
+class Add(msgspec.Struct, frozen=True, tag=True):
+    """Take a call. prescribed: its output ids, if a script says them."""
+
+    number: int
+    request: Request
+    prescribed: list[int] | None = None
+
+
+class Abort(msgspec.Struct, frozen=True, tag=True):
+    """End a call with its tokens so far; nothing when it is over."""
+
+    number: int
+    reason: str
+    moved_to: str = ""
+
+
+class Prepare(EachRank, frozen=True, tag=True):
+    """Get the weights of `version` ready for Wake or Update. KeyError: the store lacks it."""
+
+    version: Version
+
+
+class Update(msgspec.Struct, frozen=True, tag=True):
+    """Serve the version made ready, from the next step on."""
+
+    version: Version
+
+
+class Wake(EachRank, frozen=True, tag=True):
+    """Allocate, and serve the version made ready. Result: bytes in use."""
+
+    answer: ClassVar[Any] = int
+    version: Version
+
+
+class Sleep(EachRank, frozen=True, tag=True):
+    """Give memory and weights back. Result: bytes in use."""
+
+    answer: ClassVar[Any] = int
+
+
+class Pause(msgspec.Struct, frozen=True, tag=True):
+    """Stand still. retract: running calls give their KV back and wait."""
+
+    retract: bool
+
+
+class Resume(msgspec.Struct, frozen=True, tag=True):
+    pass
+
+
+class FlushCache(msgspec.Struct, frozen=True, tag=True):
+    """Forget all prefixes. Result: False, and nothing done, while calls are live."""
+
+
+class Nothing(msgspec.Struct, frozen=True, tag=True):
+    """Done as soon as everything asked before it is."""
+
+
+Job = Add | Abort | Prepare | Update | Wake | Sleep | Pause | Resume | FlushCache | Nothing
+
+
+def do(core: EngineCore, job: Job) -> tuple[Any, list[Piece]]:
+    """Carry out one job between two steps: (result, what is to be sent)."""
+    match job:
+        case Add():
+            return None, core.add(job.number, job.request, job.prescribed)
+        case Abort():
+            return None, core.abort(job.number, job.reason, job.moved_to)
+        case Update():
+            return None, core.update(job.version)
+        case _:
+            return _do_quietly(core, job), []
+
+
+def _do_quietly(core: EngineCore, job: Job) -> Any:
+    """Jobs of which no client hears."""
+    match job:
+        case Prepare():
+            core.stage(job.version)
+        case Wake():
+            core.wake(job.version)
+            return core.num_bytes()
+        case Sleep():
+            core.sleep()
+            return core.num_bytes()
+        case Pause():
+            core.pause(job.retract)
+        case Resume():
+            core.is_paused = False
+        case FlushCache():
+            return core.flush_cache()
+    return None
