@@ -6,8 +6,11 @@ asyncio loop; `sleep` and `wake` act on every rank of the cell and return one fi
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
 
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -29,9 +32,13 @@ class Block:
     """One full page of a conversation, by key (engines/page_table.py). Parents come before children in every list."""
 
     key: bytes
+    parent: bytes
+    """Key of the block before it; empty for the first."""
     oldest: Version
     """Oldest version whose KV is in it or before it in its chain."""
     num_tokens: int
+    calls: tuple[str, ...] = ()
+    """Conversations whose last full page it is: the target knows them from then on, and can pass them on in its turn."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,6 +49,18 @@ class KvHeader:
     """Served by the source, and by the target."""
     layout: str
     """Digest of everything a page's bytes depend on: model shape, page size, dtype, ranks."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reservation:
+    """Room for blocks that come from elsewhere. It is open until it is cancelled."""
+
+    number: int
+    """0: nothing is reserved, and there is nothing to cancel."""
+    wanted: tuple[int, ...] = ()
+    """Indices of the blocks that are not here and have room, in order."""
+    num_blocks: int = 0
+    """Leading blocks that are here or wanted; after them there was no room."""
 
 
 class PagedKV(ABC):
@@ -73,14 +92,46 @@ class PagedKV(ABC):
     def num_leases(self) -> int: ...
 
     @abstractmethod
-    async def reserve(self, header: KvHeader, blocks: tuple[Block, ...]) -> tuple[int, tuple[int, ...]]:
-        """Make room for the blocks that are not here: (reservation number, their indices in `blocks`). As many as there is
-        room for, parents first; none when the header differs."""
+    async def reserve(self, header: KvHeader, blocks: tuple[Block, ...]) -> Reservation:
+        """Make room for the blocks that are not here. As many as there is room for, parents first; none while the engine's
+        admission is closed, or when the header differs. Raises ValueError naming a field that is wrong in itself."""
 
     @abstractmethod
     async def publish(self, reservation: int, num_good: int) -> int:
-        """The first `num_good` reserved pages have their content: they can be found from now on; the others are free again.
-        Returns how many were published: 0 when the version served has changed meanwhile."""
+        """The next `num_good` reserved pages have their content: they can be found from now on. Returns how many were
+        published: 0 when the version served has changed meanwhile, or the reservation is over."""
+
+    @abstractmethod
+    async def cancel(self, reservation: int) -> None:
+        """Nobody writes any more: what was not published is free again. A reservation that is over is ignored."""
+
+    @abstractmethod
+    def num_reservations(self) -> int: ...
+
+    @abstractmethod
+    def free_tokens(self) -> int:
+        """Room for KV from elsewhere, in tokens; 0 while the engine sleeps."""
+
+    @abstractmethod
+    def page_bytes(self) -> "PageBytes | None":
+        """Where this rank's pages lie while the engine is awake; None: there are no bytes to move (timed)."""
+
+
+class PageBytes(ABC):
+    """The memory of one rank's pages, for the thread that moves them. It goes with the engine's next sleep: who holds a view
+    longer than that holds the memory."""
+
+    memory: npt.NDArray[np.uint8]
+    """All of it [bytes]."""
+
+    @abstractmethod
+    def leased(self, lease: int, indices: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
+        """Views [bytes of a page] of blocks of a lease. Raises KeyError when it is over, IndexError on an index of no block."""
+
+    @abstractmethod
+    def reserved(self, reservation: int, start: int, end: int) -> list[npt.NDArray[np.uint8]]:
+        """Views of the wanted blocks [start, end) of a reservation, to be written. Raises KeyError when it is over, ValueError
+        on those that are published."""
 
 
 class Engine(ABC):

@@ -1,0 +1,288 @@
+"""Nothing that calls, leases, reservations and updates do in any order breaks the books of the pages."""
+
+from dataclasses import dataclass, field
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from gyre_hpc.engines.base import Block
+from gyre_hpc.engines.kv_pages import KvPages, check_blocks
+from gyre_hpc.engines.page_table import ROOT, PageTable, block_key
+from gyre_hpc.protocol.identity import Version
+
+NUM_PAGES, NUM_KEPT, SIZE = 12, 4, 2
+CHAINS = st.lists(st.integers(0, 1), min_size=1, max_size=5).map(tuple)
+CALLS = st.sampled_from(["a/0", "a/1", "a/2", "b/0", "b/1", ""])
+
+
+def keys(chain: tuple[int, ...], version: Version) -> list[bytes]:
+    """Keys of the pages of a conversation, each page named by one number."""
+    made, key = [], ROOT
+    for number in chain:
+        key = block_key(key, str(version).encode(), [number] * SIZE)
+        made.append(key)
+    return made
+
+
+def blocks_of(chains: list[tuple[str, tuple[int, ...]]], version: Version) -> tuple[Block, ...]:
+    """What a lease of another engine with these conversations would give."""
+    found: dict[bytes, Block] = {}
+    for call, chain in chains:
+        parent = ROOT
+        for index, key in enumerate(keys(chain, version)):
+            calls = (*(found[key].calls if key in found else ()), *((call,) if index == len(chain) - 1 else ()))
+            found[key] = Block(key=key, parent=parent, oldest=version, num_tokens=SIZE, calls=calls)
+            parent = key
+    return tuple(found.values())
+
+
+@dataclass
+class Call:
+    """A call as the engines' cores hold pages for it."""
+
+    name: str
+    pages: list[int]
+
+
+@dataclass
+class Lent:
+    pages: tuple[int, ...]
+    contents: list[bytes] = field(default_factory=list)
+
+
+class Books(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = PageTable(NUM_PAGES)
+        self.pages = KvPages(self.table, page_size=SIZE, num_kept=NUM_KEPT)
+        self.version = Version(0, 0)
+        self.content: dict[int, bytes] = {}
+        self.calls: list[Call] = []
+        self.leases: dict[int, Lent] = {}
+        self.reservations: dict[int, tuple[Version, tuple[Block, ...], list[int], int]] = {}
+        """Version, wanted blocks, their pages, how many are published."""
+
+    @rule(name=CALLS, chain=CHAINS)
+    def a_call_computes(self, name: str, chain: tuple[int, ...]) -> None:
+        wanted, pages = keys(chain, self.version), list[int]()
+        book = self.table.conversations
+        for key in wanted:
+            page = self.table.find(key)
+            if page is None:
+                break
+            pages.append(page)
+        book.begin(name)
+        book.reach(name, wanted[: len(pages)])
+        for index in range(len(pages), len(wanted)):
+            page = self.table.take()
+            if page is None:
+                break
+            self.write(page, wanted[index])
+            self.table.publish(page, wanted[index], self.version, wanted[index - 1] if index else ROOT)
+            pages.append(page)
+            book.reach(name, [wanted[index]])
+        self.calls.append(Call(name, pages))
+
+    @precondition(lambda self: self.calls)
+    @rule(number=st.integers(0, 9))
+    def a_call_ends(self, number: int) -> None:
+        call = self.calls.pop(number % len(self.calls))
+        for page in reversed(call.pages):
+            self.table.release(page)
+        self.table.conversations.end(call.name)
+
+    @rule(names=st.lists(CALLS, unique=True))
+    def lease(self, names: list[str]) -> None:
+        known = {one.call: one for one in self.pages.conversations()}
+        lease, blocks = self.pages.lease(tuple(names))
+        check_blocks(blocks, SIZE)
+        pages = self.pages.leased(lease)
+        assert [self.content[page] for page in pages] == [block.key for block in blocks]
+        assert {call for block in blocks for call in block.calls} == set(names) & set(known)
+        self.leases[lease] = Lent(pages, [block.key for block in blocks])
+
+    @precondition(lambda self: self.leases)
+    @rule(number=st.integers(0, 9))
+    def a_lease_ends(self, number: int) -> None:
+        lease = list(self.leases)[number % len(self.leases)]
+        del self.leases[lease]
+        self.pages.release(lease)
+        self.pages.release(lease)
+
+    @rule(chains=st.lists(st.tuples(CALLS, CHAINS), max_size=3))
+    def reserve(self, chains: list[tuple[str, tuple[int, ...]]]) -> None:
+        blocks = blocks_of(chains, self.version)
+        reservation = self.pages.reserve(self.version, blocks)
+        wanted = reservation.wanted
+        assert list(wanted) == sorted(set(wanted)) and all(index < reservation.num_blocks for index in wanted)
+        pages = list(self.pages.reserved(reservation.number, 0, len(wanted)))
+        for index, page in zip(wanted, pages, strict=True):
+            self.write(page, b"coming " + blocks[index].key)
+        self.reservations[reservation.number] = (self.version, tuple(blocks[index] for index in wanted), pages, 0)
+
+    @precondition(lambda self: self.reservations)
+    @rule(number=st.integers(0, 9), num_good=st.integers(0, 6))
+    def pages_come(self, number: int, num_good: int) -> None:
+        name = list(self.reservations)[number % len(self.reservations)]
+        version, blocks, pages, done = self.reservations[name]
+        due = list(zip(blocks, pages, strict=True))[done : done + num_good]
+        assert all(self.content[page] == b"coming " + block.key for block, page in due)
+        num = self.pages.publish(name, num_good, self.version)
+        assert num == (len(due) if version == self.version else 0)
+        for block, page in due[:num]:
+            self.content[page] = block.key
+            assert self.table.depth(block.key)
+        self.reservations[name] = (version, blocks, pages, done + num)
+
+    @precondition(lambda self: self.reservations)
+    @rule(number=st.integers(0, 9))
+    def a_reservation_ends(self, number: int) -> None:
+        name = list(self.reservations)[number % len(self.reservations)]
+        del self.reservations[name]
+        self.pages.cancel(name)
+        self.pages.cancel(name)
+        assert self.pages.publish(name, 1, self.version) == 0
+
+    @rule()
+    def an_update_comes(self) -> None:
+        for _ in list(self.calls):
+            self.a_call_ends(0)
+        self.table.forget_cached()
+        self.table.conversations.forget()
+        self.version = Version(0, self.version.step + 1)
+
+    @rule()
+    def the_cache_is_flushed(self) -> None:
+        self.table.forget_cached()
+
+    @invariant()
+    def books_agree(self) -> None:
+        self.pages.check()
+        assert (self.pages.num_leases, self.pages.num_reservations) == (len(self.leases), len(self.reservations))
+
+    @invariant()
+    def what_is_leased_keeps_its_content(self) -> None:
+        for lent in self.leases.values():
+            assert [self.content[page] for page in lent.pages] == lent.contents
+
+    @invariant()
+    def a_call_of_the_longest_context_fits_beside_what_others_hold(self) -> None:
+        if not self.leases:
+            held = {page for call in self.calls for page in call.pages}
+            assert self.table.num_available >= NUM_KEPT - len(held) and self.pages.room() <= self.table.num_available
+
+    @invariant()
+    def pages_on_their_way_are_found_by_nobody(self) -> None:
+        for version, blocks, pages, done in self.reservations.values():
+            for block, page in list(zip(blocks, pages, strict=True))[done:]:
+                assert self.content[page] == b"coming " + block.key, version
+                assert not self.table.is_keyed(page)
+
+    @invariant()
+    def nothing_is_held_when_all_is_over(self) -> None:
+        if not (self.calls or self.leases or self.reservations):
+            assert self.table.num_held == 0 and not self.pages.is_lending
+
+    def write(self, page: int, content: bytes) -> None:
+        """A page that is written is nobody else's."""
+        assert all(page not in lent.pages for lent in self.leases.values())
+        assert all(page not in pages[done:] for _, _, pages, done in self.reservations.values())
+        assert all(page not in call.pages for call in self.calls)
+        self.content[page] = content
+
+
+Books.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBooks = Books.TestCase
+
+
+def computed(pages: KvPages, table: PageTable, name: str, chain: tuple[int, ...]) -> None:
+    """A call that ran and is over."""
+    parent, held = ROOT, []
+    for key in keys(chain, Version()):
+        page = table.find(key)
+        if page is None:
+            page = table.take()
+            assert page is not None
+            table.publish(page, key, Version(), parent)
+        held.append(page)
+        table.conversations.reach(name, [key])
+        parent = key
+    for page in reversed(held):
+        table.release(page)
+
+
+def two_engines() -> tuple[KvPages, PageTable, KvPages, PageTable]:
+    one, other = PageTable(NUM_PAGES), PageTable(NUM_PAGES)
+    return (
+        KvPages(one, page_size=SIZE, num_kept=NUM_KEPT), one,
+        KvPages(other, page_size=SIZE, num_kept=NUM_KEPT), other,
+    )  # fmt: skip
+
+
+def test_the_newest_call_of_a_chain_names_the_conversation() -> None:
+    pages, table, _, _ = two_engines()
+    computed(pages, table, "a/0", (0, 1))
+    computed(pages, table, "a/3", (0, 1, 1))
+    computed(pages, table, "b/0", (0, 1))
+    assert [(one.call, one.num_tokens) for one in pages.conversations()] == [("b/0", 4), ("a/3", 6)]
+    computed(pages, table, "a/4", (0, 0))
+    assert {one.call for one in pages.conversations()} == {"a/3", "a/4", "b/0"}
+
+
+def test_a_live_call_is_not_superseded() -> None:
+    pages, table, _, _ = two_engines()
+    table.conversations.begin("a/0")
+    computed(pages, table, "a/0", (0, 1))
+    computed(pages, table, "a/1", (0, 1, 1))
+    assert [(one.call, one.is_live) for one in pages.conversations()] == [("a/1", False), ("a/0", True)]
+
+
+def test_only_lacking_pages_are_wanted_and_the_conversation_is_known_at_its_new_place() -> None:
+    pages, table, others, other_table = two_engines()
+    computed(pages, table, "a/0", (0, 1, 0))
+    computed(others, other_table, "b/0", (0, 1))
+    _, blocks = pages.lease(("a/0", "unknown/7"))
+    reservation = others.reserve(Version(), blocks)
+    assert (reservation.wanted, reservation.num_blocks) == ((2,), 3)
+    assert others.publish(reservation.number, 1, Version()) == 1
+    others.cancel(reservation.number)
+    assert {one.call: one.num_tokens for one in others.conversations()} == {"a/0": 6, "b/0": 4}
+
+
+def test_a_conversation_cut_short_is_known_by_what_came_of_it() -> None:
+    pages, table, others, _ = two_engines()
+    computed(pages, table, "a/0", (0, 1, 0, 1))
+    _, blocks = pages.lease(("a/0",))
+    reservation = others.reserve(Version(), blocks)
+    assert others.publish(reservation.number, 3, Version()) == 3
+    others.cancel(reservation.number)
+    assert [(one.call, one.num_tokens) for one in others.conversations()] == [("a/0", 6)]
+
+
+def test_a_reservation_stops_where_room_ends() -> None:
+    pages, table, others, other_table = two_engines()
+    computed(pages, table, "a/0", (0,) * 10)
+    _, blocks = pages.lease(("a/0",))
+    first = others.reserve(Version(), blocks)
+    assert (len(first.wanted), first.num_blocks) == (NUM_PAGES - NUM_KEPT, NUM_PAGES - NUM_KEPT)
+    assert others.room() == 0 and others.reserve(Version(), blocks).wanted == ()
+    others.cancel(first.number)
+    assert other_table.num_available == NUM_PAGES
+
+
+@pytest.mark.parametrize(
+    ("field", "blocks"),
+    [
+        ("blocks[0].key", (Block(key=b"short", parent=ROOT, oldest=Version(), num_tokens=SIZE),)),
+        ("blocks[0].parent", (Block(key=b"k" * 16, parent=b"p" * 16, oldest=Version(), num_tokens=SIZE),)),
+        ("blocks[0].num_tokens", (Block(key=b"k" * 16, parent=ROOT, oldest=Version(), num_tokens=SIZE + 1),)),
+        ("blocks[1].key", (Block(key=b"k" * 16, parent=ROOT, oldest=Version(), num_tokens=SIZE),) * 2),
+    ],
+)  # fmt: skip
+def test_a_wrong_block_is_named(field: str, blocks: tuple[Block, ...]) -> None:
+    pages, table, _, _ = two_engines()
+    with pytest.raises(ValueError, match=field.replace("[", r"\[").replace("]", r"\]")):
+        pages.reserve(Version(), blocks)
+    assert table.num_held == 0
