@@ -14,6 +14,14 @@ KINDS: dict[str, tuple[str, str]] = {
     "lend": ("cell reason forced", "a cell leaves rollout for training"),
     "recall": ("cell reason", "a cell leaves training for rollout"),
     "switch": ("cell term direction steps", "a role change ended; seconds by step"),
+    "kv_moved": (
+        "cell targets conversations of tokens seconds trouble",
+        "a cell on its way to training gave KV to targets: conversations of those planned; trouble: why some of it stayed",
+    ),
+    "kv_stays": (
+        "cell conversations reason",
+        "so many conversations of such a cell are prefilled anew where they go on, as nothing was given",
+    ),
     "decision": (
         "want reason forced live marginal ready cells_needed theta update training? cells? waiting? ready_work_s?",
         "the scheduler's target changed, with the waterlevel",

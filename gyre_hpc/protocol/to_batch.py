@@ -99,6 +99,8 @@ class KvFacts(msgspec.Struct, frozen=True):
     """none, pages, pd or shared (DESIGN §4)."""
     free_tokens: int = 0
     """Room for KV that comes from elsewhere, in tokens; what nobody holds counts as room."""
+    decodes_for: str = ""
+    """pd: the prefill cell whose KV this one takes over; empty: it takes nobody's."""
 
 
 class Moved(msgspec.Struct, frozen=True):
@@ -144,6 +146,9 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """Share of the warm start done, 0..1."""
     switch: SwitchTiming | None = None
     memory: tuple[RankMemory, ...] = ()
+    memory_after: dict[str, tuple[RankMemory, ...]] = {}
+    """Newest figures of all ranks after each of wake_engine, sleep_engine, wake_trainer, sleep_trainer; what was before a step stands
+    under the one before it."""
     pids: tuple[int, ...] = ()
     groups_built: int = 0
     """Communicators built inside the cell since its start (must not grow at a switch)."""

@@ -34,10 +34,14 @@ from gyre_hpc.machines.cell.actions import (
     HandInSum,
     HostGroup,
     InitModel,
+    ListConversations,
     LoadCheckpoint,
     Measure,
+    MoveKv,
+    MoveResult,
     OpenAdmission,
     PullSnapshot,
+    QuietKv,
     Reduce,
     SaveCheckpoint,
     SleepEngine,
@@ -51,8 +55,9 @@ from gyre_hpc.machines.cell.actions import (
 from gyre_hpc.machines.cell.body import MOVES
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import Register
-from gyre_hpc.protocol.to_batch import CellReport, CellState, HandIn, MicroBatchFacts, RankMemory
+from gyre_hpc.protocol.to_batch import CellReport, CellState, HandIn, KvFacts, MicroBatchFacts, Moved, RankMemory
 from gyre_hpc.protocol.to_cell import Lease, Order
+from gyre_hpc.scheduler.migration import Conversation
 
 BEATS = ("heartbeat", "register")
 V0, V1 = Version(0, 0), Version(0, 1)
@@ -82,6 +87,16 @@ class Body:
         self.applied: list[Version] = []
         self.checkpoints: set[Version] = set()
         self.held: list[HandIn] = []
+        self.kv = KvFacts()
+        self.conversations: tuple[Conversation, ...] = ()
+        self.leases = 0
+        """Pages that others may read."""
+        self.is_read = False
+        """Others do not stop reading them before a test says so."""
+        self.given: list[MoveKv] = []
+        self.used: dict[int, int] = {}
+        """Bytes a rank goes on using while its engine sleeps; others use 1."""
+        self.tokens: dict[str, int] = {}
 
 
 class CellDriver:
@@ -206,8 +221,10 @@ class CellDriver:
         match action:
             case CloseAdmission() | AbortLive() | UpdateEngineWeights() | OpenAdmission():
                 assert body.engine is not None
+            case ListConversations() | MoveKv() | QuietKv():
+                assert body.engine is not None and body.admission is None
             case SleepEngine():
-                assert body.admission is None and body.live == 0 and body.engine is not None
+                assert body.admission is None and body.live == 0 and body.leases == 0
             case WakeEngine(version=version):
                 assert body.trainer is None and body.engine is None and version in body.store
             case WakeTrainer(version=version):
@@ -234,9 +251,19 @@ class CellDriver:
             case AbortLive():
                 body.live = 0
                 return 0
+            case ListConversations():
+                return body.conversations
+            case MoveKv(moves=moves):
+                body.given.append(action)
+                body.leases += 1
+                tokens = sum(move.num_tokens for move in moves)
+                return MoveResult(moved=tuple(Moved(move.call, move.cell) for move in moves), num_tokens=tokens, seconds=tokens / 1e5)
+            case QuietKv():
+                body.leases = body.leases if body.is_read else 0
+                return body.leases
             case SleepEngine():
                 body.engine = None
-                return memory
+                return tuple(RankMemory(rank=rank, free=2, used=body.used.get(rank, 1)) for rank in range(self.settings.ranks))
             case WakeEngine(version=version):
                 body.engine = version
                 return memory
@@ -280,5 +307,8 @@ class CellDriver:
             case AppliedRecord():
                 self.persisted.append(action)
             case Measure():
-                return Figures(snapshots=tuple(sorted(body.store)), held=tuple(body.held), pids=(7,), live_requests=body.live)
+                return Figures(
+                    snapshots=tuple(sorted(body.store)), held=tuple(body.held), pids=(7,), live_requests=body.live, kv=body.kv,
+                    tokens=body.tokens,
+                )  # fmt: skip
         return None

@@ -37,6 +37,12 @@ class Body:
     """Version whose parameters and optimizer a sleeping trainer of a core still holds."""
     store: set[Version] = field(default_factory=set)
     memory: tuple[RankMemory, ...] = ()
+    memory_after: dict[str, tuple[RankMemory, ...]] = field(default_factory=dict)
+    """By the step after which it was measured, newest figures."""
+    half_asleep: bool = False
+    """The engine was told to sleep and not every rank has acknowledged: it can do nothing but be told again."""
+    above_limit: str = ""
+    """The rank that holds more memory than it may while its engine sleeps; empty: none."""
     state: CellState = CellState.starting
     last: Version | None = None
     """Newest version served or trained from."""
@@ -52,6 +58,7 @@ class Body:
         """Our own invariants; called after every input."""
         assert self.engine is None or self.trainer is None, "engine and trainer are awake together"
         assert self.admission is None or self.engine is not None, "admission is open while the engine sleeps"
+        assert self.trainer is None or not self.above_limit, f"the cell trains above its memory limit: {self.above_limit}"
 
     @property
     def version(self) -> Version | None:

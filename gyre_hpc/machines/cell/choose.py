@@ -2,8 +2,9 @@
 
 from gyre_hpc.machines.cell.actions import Accumulate, Action, AppliedRecord, Apply, Fit, HandInSum, ZeroSum
 from gyre_hpc.machines.cell.commit import Commit, missing, next_commit_step
+from gyre_hpc.machines.cell.giving import next_giving
 from gyre_hpc.machines.cell.state import State
-from gyre_hpc.machines.cell.switch import Wait, must_fit, towards_rollout, towards_train
+from gyre_hpc.machines.cell.switch import Wait, leave_rollout, must_fit, towards_rollout, towards_train
 from gyre_hpc.protocol.identity import Role
 from gyre_hpc.protocol.to_batch import CellState, CommitPhase
 from gyre_hpc.protocol.to_cell import CommitOrder, Order
@@ -19,10 +20,23 @@ def next_step(state: State, order: Order, now: float) -> Wish:
         state.total.restart(order.update, order.fence)
     if order.role is Role.rollout:
         return _rollout(state, order, now)
+    leaving = _leave_rollout(state, order, now)
+    if leaving is not None:
+        return leaving
     moving = towards_train(order, state.body, state.total, state.done, state.settings)
     if isinstance(moving, Wait) and moving.settled:
         return _train(state, order)
     return moving
+
+
+def _leave_rollout(state: State, order: Order, now: float) -> Action | None:
+    """KV is given away between the closed gate and the end of what is live: calls go on meanwhile, as full pages never change."""
+    body, giving = state.body, state.giving
+    if body.engine is not None and body.admission is None and not body.quiet:
+        step = next_giving(giving, order.kv, state.figures.kv, state.settings, now)
+        if step is not None:
+            return step
+    return leave_rollout(order, body, giving, state.settings)
 
 
 def _rollout(state: State, order: Order, now: float) -> Wish:

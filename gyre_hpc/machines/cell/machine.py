@@ -26,8 +26,19 @@ from gyre_hpc.machines.base import (
     TimerFired,
 )
 from gyre_hpc.machines.cell import outcome
-from gyre_hpc.machines.cell.actions import AbortReduce, Action, AppliedRecord, Figures, LoadCheckpoint, Measure, Reduce, SaveCheckpoint
+from gyre_hpc.machines.cell.actions import (
+    AbortReduce,
+    Action,
+    AppliedRecord,
+    Figures,
+    LoadCheckpoint,
+    Measure,
+    MoveKv,
+    Reduce,
+    SaveCheckpoint,
+)
 from gyre_hpc.machines.cell.choose import next_step
+from gyre_hpc.machines.cell.giving import given_note
 from gyre_hpc.machines.cell.report import Reporter, report_of
 from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.state import State
@@ -74,7 +85,7 @@ class CellMachine(Machine):
                 heartbeat = key == HEARTBEAT and bool(self._measuring)
                 effects += self._timer(key)
             case Finished(key=key) | Failed(key=key) if key == self._measuring:
-                effects += self._measured(input)
+                effects += self._measured(now, input)
                 heartbeat = True
             case Finished(key=key, result=result):
                 effects += self._finished(now, key, result)
@@ -143,7 +154,7 @@ class CellMachine(Machine):
         update = self.state.order.update if self.state.order is not None else -1
         return [Start(self._measuring, Measure(update=update, deadline_s=self.state.settings.measure_deadline_s))]
 
-    def _measured(self, input: Finished | Failed) -> list[Effect]:
+    def _measured(self, now: float, input: Finished | Failed) -> list[Effect]:
         self._measuring = ""
         if isinstance(input, Failed):
             reason = f"{input.kind}: {input.reason}"
@@ -152,6 +163,7 @@ class CellMachine(Machine):
         self._blind = ""
         figures: Figures = input.result
         self.state.figures = figures
+        self.state.giving.looks(now, figures.tokens.get("prefilled", 0))
         snapshots = set(figures.snapshots)
         self.state.body.store = self.state.body.store | snapshots if self._put_while_measuring else snapshots
         return []
@@ -172,7 +184,7 @@ class CellMachine(Machine):
             outcome.succeed(self.state, now, step.action, result)
         except outcome.StepRefused as refused:
             return self._fail(now, step, str(refused))
-        return self._steps.succeed() + _checkpoint_notes(step.action)
+        return self._steps.succeed() + _checkpoint_notes(step.action) + self._kv_notes(step.action, result)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
         effects = self._supply.failed(key, reason)
@@ -188,6 +200,15 @@ class CellMachine(Machine):
             Note("step_failed", {"step": step.name, "reason": reason}),
         ]
 
+    def _kv_notes(self, action: Action | AppliedRecord, result: Any) -> list[Effect]:
+        return [Note("kv_moved", given_note(self.state.settings.name, action.moves, result))] if isinstance(action, MoveKv) else []
+
+    def _kv_stays(self) -> list[Effect]:
+        giving = self.state.giving
+        reason, giving.stays = giving.stays, ""
+        fields = {"cell": self.state.settings.name, "conversations": giving.num_left, "reason": reason}
+        return [Note("kv_stays", fields)] if reason else []
+
     def _mark(self, now: float, step: str) -> None:
         if self.state.timing is not None:
             self.state.timing.add(now, step)
@@ -198,11 +219,12 @@ class CellMachine(Machine):
         if order is None:
             self.state.waiting = "a first order"
             return []
-        effects = self._supply.advance(order)
+        effects: list[Effect] = self._supply.advance(order)
         if self._steps.running is not None:
             return effects + (self._abort_reduce() if self._reduce_is_void(order) else [])
         wanted = next_step(self.state, order, now)
         self.state.waiting = wanted.reason if isinstance(wanted, Wait) else ""
+        effects += self._kv_stays()
         if isinstance(wanted, Wait) or self._steps.must_wait(wanted):
             return effects
         outcome.begin(self.state, wanted)

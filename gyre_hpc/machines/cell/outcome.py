@@ -13,8 +13,11 @@ from gyre_hpc.machines.cell.actions import (
     HandInSum,
     HostGroup,
     InitModel,
+    ListConversations,
     LoadCheckpoint,
+    MoveKv,
     OpenAdmission,
+    QuietKv,
     Reduce,
     SaveCheckpoint,
     SleepEngine,
@@ -23,6 +26,7 @@ from gyre_hpc.machines.cell.actions import (
     WakeEngine,
     WakeTrainer,
     ZeroSum,
+    step_name,
 )
 from gyre_hpc.machines.cell.state import State
 from gyre_hpc.machines.cell.switch import Done
@@ -48,6 +52,11 @@ def begin(state: State, step: Action | AppliedRecord) -> None:
             state.body.move(CellState.handing_in)
         case CloseAdmission():
             state.body.quiet = False
+            state.giving.closes()
+        case MoveKv():
+            state.giving.leased = True
+        case SleepEngine() if state.body.engine is not None:
+            state.body.half_asleep = True
         case Accumulate(id=id):
             state.total.begun.add(id)
         case Reduce(accepted=accepted):
@@ -63,26 +72,38 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
             body.admission = None
         case OpenAdmission(term=term):
             body.admission, body.quiet = term, False
+            state.giving.moved = ()
             _arrive(state, now, CellState.rollout)
+        case ListConversations():
+            state.giving.listed = tuple(result)
+        case MoveKv():
+            state.giving.gave(result)
         case AbortLive():
             if result:
                 raise StepRefused(f"{result} requests are still live")
             body.quiet = True
+        case QuietKv():
+            if result:
+                raise StepRefused(f"other cells may still read KV here: {result} leases are open")
+            state.giving.leased = False
         case SleepEngine():
-            _acknowledge(state, result)
-            body.last, body.engine = body.engine, None
+            _acknowledge(state, step, result)
+            body.last, body.engine, body.half_asleep = body.engine or body.last, None, False
+            body.above_limit = _above_limit(state)
+            if body.above_limit:
+                raise StepRefused(body.above_limit)
         case WakeEngine(version=version):
-            _acknowledge(state, result)
+            _acknowledge(state, step, result)
             body.engine = body.last = version
-            body.quiet = True
+            body.quiet, body.above_limit = True, ""
         case UpdateEngineWeights(version=version):
             body.engine = body.last = version
         case SleepTrainer():
-            _acknowledge(state, result)
+            _acknowledge(state, step, result)
             body.last = body.parked = body.trainer
             body.trainer = None
         case WakeTrainer(version=version, restore_sum=restored):
-            _acknowledge(state, result)
+            _acknowledge(state, step, result)
             body.trainer = body.last = version
             total.woke(restored)
             _arrive(state, now, CellState.train)
@@ -117,6 +138,9 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
 def fail(state: State, now: float, step: Action | AppliedRecord, reason: str) -> bool:
     """True: the same step is tried again by timer."""
     match step:
+        case ListConversations() | MoveKv():
+            state.giving.fails(reason)
+            return False
         case Reduce() | HostGroup() | Apply():
             if state.commit is not None:
                 state.commit.fail(reason)
@@ -130,12 +154,20 @@ def fail(state: State, now: float, step: Action | AppliedRecord, reason: str) ->
     return True
 
 
-def _acknowledge(state: State, memory: Any) -> None:
+def _acknowledge(state: State, step: Action, memory: Any) -> None:
     """Every rank must have said what memory it has now (faults.md C2)."""
     silent = sorted(set(range(state.settings.ranks)) - {figure.rank for figure in memory})
     if silent:
         raise StepRefused(f"no acknowledgement of rank {', '.join(map(str, silent))}")
-    state.body.memory = tuple(memory)
+    state.body.memory = tuple(sorted(memory, key=lambda figure: figure.rank))
+    state.body.memory_after[step_name(step)] = state.body.memory
+
+
+def _above_limit(state: State) -> str:
+    """A rank that did not let go of its engine's memory would run out of it in the backward pass (faults.md C2)."""
+    limit = state.settings.memory_limit
+    above = [f"rank {one.rank} uses {one.used} bytes" for one in state.body.memory if one.used > limit > 0]
+    return f"{', '.join(above)} while its engine sleeps; the limit is {limit} (trainer.memory_limit_mb)" if above else ""
 
 
 def _arrive(state: State, now: float, role: CellState) -> None:

@@ -5,7 +5,7 @@ import msgspec
 from gyre_hpc.machines.base import Effect, Send
 from gyre_hpc.machines.cell.commit import commit_report
 from gyre_hpc.machines.cell.state import State
-from gyre_hpc.protocol.to_batch import CellReport, CommitReport
+from gyre_hpc.protocol.to_batch import CellReport, CommitReport, KvFacts
 
 
 class Reporter:
@@ -27,7 +27,7 @@ class Reporter:
 
 def _news(report: CellReport) -> CellReport:
     """Without what changes all the time and can wait for the heartbeat."""
-    return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, curve=(), live_requests=0, waiting="", order_seq=0)
+    return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, curve=(), live_requests=0, kv=KvFacts(), waiting="", order_seq=0)
 
 
 def report_of(state: State, *, waiting: str, error: str) -> CellReport:
@@ -58,11 +58,14 @@ def report_of(state: State, *, waiting: str, error: str) -> CellReport:
         fit_progress=state.fit_progress,
         switch=state.switch,
         memory=body.memory,
+        memory_after=dict(body.memory_after),
         pids=figures.pids,
         groups_built=figures.groups_built,
         tokens=figures.tokens,
         curve=figures.curve,
         cpu_s=figures.cpu_s,
+        kv=figures.kv,
+        moved=state.giving.moved,
         error=error,
         waiting=waiting,
     )

@@ -24,6 +24,12 @@ class CellSettings:
     """Save at versions whose step is a multiple of this."""
     fetch_ahead: int = 2
     """Micro-batches fetched or being fetched beyond the one in progress."""
+    memory_limit: int = 0
+    """Bytes of device memory a rank may use once its engine sleeps; a cell above it does not train. 0: no limit."""
+    prefill_tokens_per_s: float = 4000.0
+    """Until measured: what moving a conversation is weighed against."""
+    move_tokens_per_s: float = 40000.0
+    """Until measured."""
     switch_deadline_s: float = 60.0
     pull_deadline_s: float = 30.0
     fetch_deadline_s: float = 30.0

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from gyre_hpc.machines.cell.actions import AppliedRecord, Figures, SaveCheckpoint
 from gyre_hpc.machines.cell.body import Body
 from gyre_hpc.machines.cell.commit import Commit
+from gyre_hpc.machines.cell.giving import Giving
 from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.switch import Done
 from gyre_hpc.machines.cell.timing import Timing
@@ -22,6 +23,7 @@ class State:
     total: Sum = field(default_factory=Sum)
     fetched: Fetched = field(default_factory=Fetched)
     commit: Commit | None = None
+    giving: Giving = field(default_factory=Giving)
     done: Done = field(default_factory=Done)
     pending: list[SaveCheckpoint | AppliedRecord] = field(default_factory=list)
     """What is left of an update or a warm start that the trainer has made: save, persist. Nothing else begins before it is empty."""

@@ -1,6 +1,7 @@
 """Which step comes next on the way to the role the newest order asks for: a function of what is awake and the order.
 
-rollout -> train: close admission, abort what is live, engine sleeps, (snapshot), trainer wakes.
+rollout -> train: close admission, (list conversations, move their KV), abort what is live, (wait until nobody reads KV here any
+more), engine sleeps, (snapshot), trainer wakes.
 train -> rollout: (hand in), trainer sleeps, (snapshot), engine wakes, admission opens.
 As each step is chosen from the physical state alone, a newer order in mid-switch neither skips nor repeats one.
 """
@@ -14,6 +15,7 @@ from gyre_hpc.machines.cell.actions import (
     InitModel,
     LoadCheckpoint,
     OpenAdmission,
+    QuietKv,
     SleepEngine,
     SleepTrainer,
     UpdateEngineWeights,
@@ -21,6 +23,7 @@ from gyre_hpc.machines.cell.actions import (
     WakeTrainer,
 )
 from gyre_hpc.machines.cell.body import Body
+from gyre_hpc.machines.cell.giving import Giving
 from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.training import Sum
 from gyre_hpc.protocol.identity import Role, Version
@@ -92,15 +95,23 @@ def obtain(order: Order, version: Version, settings: CellSettings) -> Action | W
     return Wait(reason=f"an order that names a source of version {version}")
 
 
-def towards_train(order: Order, body: Body, total: Sum, done: Done, settings: CellSettings) -> Action | Wait:
-    """Next step to a trainer awake at the target version."""
+def leave_rollout(order: Order, body: Body, giving: Giving, settings: CellSettings) -> Action | None:
+    """Next step to an engine that sleeps, once its KV was given away (giving.py); None: it does, within its memory limit."""
     deadline_s = settings.switch_deadline_s
     if body.admission is not None:
         return CloseAdmission(term=order.term, deadline_s=deadline_s)
     if body.engine is not None and not body.quiet:
-        return AbortLive(deadline_s=deadline_s)
-    if body.engine is not None:
+        return AbortLive(moved=giving.moved, deadline_s=deadline_s)
+    if body.engine is not None and giving.leased:
+        return QuietKv(deadline_s=deadline_s)
+    if body.engine is not None or body.above_limit:
         return SleepEngine(deadline_s=deadline_s)
+    return None
+
+
+def towards_train(order: Order, body: Body, total: Sum, done: Done, settings: CellSettings) -> Action | Wait:
+    """Next step to a trainer awake at the target version, once the engine sleeps."""
+    deadline_s = settings.switch_deadline_s
     version = target_version(order, body, done)
     if version is None:
         return Wait(reason="a first version")
@@ -115,6 +126,8 @@ def towards_train(order: Order, body: Body, total: Sum, done: Done, settings: Ce
 def towards_rollout(order: Order, body: Body, total: Sum, done: Done, settings: CellSettings) -> Action | Wait:
     """Next step to an engine that serves the target version under the order's term. (Hand-ins come before.)"""
     deadline_s = settings.switch_deadline_s
+    if body.half_asleep:
+        return SleepEngine(deadline_s=deadline_s)
     if body.trainer is not None:
         return SleepTrainer(keep_sum=bool(total.facts), deadline_s=deadline_s)
     version = target_version(order, body, done)

@@ -10,13 +10,15 @@ from hypothesis import strategies as st
 from gyre_hpc.machines.cell import CellSettings
 from gyre_hpc.machines.cell.actions import AbortReduce, Reduce
 from gyre_hpc.protocol.identity import Role, Version
-from gyre_hpc.protocol.to_batch import CellState, CommitPhase, HandIn
-from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder, FitOrder, Order
+from gyre_hpc.protocol.to_batch import CellState, CommitPhase, HandIn, KvFacts
+from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder, FitOrder, KvOrder, KvTarget, Order
+from gyre_hpc.scheduler.migration import Conversation
 from tests.fakes.cell_driver import CellDriver, leases
 
 SOURCES = ("http://other",)
 RAW = Version(0, -1)
 HELD = (("cell-8", 1), ("cell-9", 2))
+KV = KvOrder((KvTarget("cell-5", 600), KvTarget("cell-6", 600)), ("train-0-0-0",), 2.0)
 
 
 @st.composite
@@ -57,6 +59,7 @@ def histories(draw: st.DrawFn) -> list[Order]:
             Order(
                 seq=seq, term=term, role=role, version=version, sources=() if is_core and seq == 1 else SOURCES, is_core=is_core, update=update,
                 fence=fence, leases=listed, hand_in_to=hand_in_to, accepted=accepted, commit=commit, apply=apply,
+                kv=KV if role is Role.train and term % 3 else None,
             )
         )  # fmt: skip
     return orders
@@ -65,6 +68,8 @@ def histories(draw: st.DrawFn) -> list[Order]:
 def random_world(data: st.DataObject, cell: CellDriver, orders: list[Order]) -> None:
     """Deliver orders lost, doubled and overtaken, while steps end well or badly and timers fire in any order."""
     pool = list(orders)
+    cell.body.kv = KvFacts(data.draw(st.sampled_from(["none", "pages", "pages", "shared"])), 500)
+    cell.body.conversations = tuple(Conversation(call=f"train-0-0-0/{i}", num_tokens=200 + i, is_live=bool(i % 2)) for i in range(3))
     for _ in range(data.draw(st.integers(5, 60))):
         timers = sorted(key for key in cell.timers if key != "register")
         choices = ["held"] + ["order"] * bool(pool) + ["end", "end", "fail"] * bool(cell.running) + ["timer"] * bool(timers)
@@ -78,6 +83,7 @@ def random_world(data: st.DataObject, cell: CellDriver, orders: list[Order]) -> 
                 cell.body.held = [
                     HandIn(name, fence, (f"x:{name}",)) for name, fence in HELD[: max(len(cell.body.held), data.draw(st.integers(0, 2)))]
                 ]
+                cell.body.is_read = data.draw(st.booleans())
             case "end":
                 cell.end(data.draw(st.sampled_from(sorted(cell.running))))
             case "fail":
@@ -91,6 +97,7 @@ def arrive(cell: CellDriver) -> None:
     """No more faults. An aborted Reduce does fail, as its group is gone."""
     if cell.is_running(AbortReduce) and cell.is_running(Reduce):
         cell.fail(Reduce, "broken off")
+    cell.body.is_read = False
     cell.settle(beats=6)
 
 
