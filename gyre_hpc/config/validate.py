@@ -20,7 +20,7 @@ POSITIVE = (
     "cluster.runner_memory_mb", "cluster.start_deadline_s", "scheduler.concurrency_half",
     "engine.page_size", "engine.kv_tokens", "engine.max_batch", "engine.prefill_chunk", "engine.timed_tokens_per_s",
     "engine.timed_prefill_tokens_per_s", "engine.timed_half", "engine.time_scale",
-    "trainer.lr", "trainer.eps", "trainer.max_grad_norm", "trainer.micro_batch_tokens", "trainer.timed_tokens_per_s",
+    "trainer.eps", "trainer.max_grad_norm", "trainer.micro_batch_tokens", "trainer.timed_tokens_per_s",
     "model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.head_dim", "model.intermediate_size",
     "model.max_context", "model.rope_theta", "model.rms_norm_eps", "model.init_std",
     "algo.updates", "algo.groups_per_batch", "algo.clip_high", "algo.j_max", "algo.temperature",
@@ -33,7 +33,7 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "scheduler.lead_factor", "scheduler.lead_floor_s", "scheduler.dwell_s", "scheduler.max_staleness",
-    "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "algo.truncated_is", "algo.top_k",
+    "trainer.lr", "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "algo.truncated_is", "algo.top_k",
     "warm_start.executions", "warm_start.epochs", "evaluation.tasks",
     "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens", "gateway.max_tokens_per_execution", "gateway.malformed_window",
 )  # fmt: skip
@@ -57,7 +57,7 @@ _LONGEST_S = 1e8
 
 def validate(config: Config) -> None:
     """Raise UserError for the first thing that cannot work."""
-    for check in (_numbers, _ranges, _cluster, _kinds, _scheduler, _model, _algo, _tasks, _steps, _places):
+    for check in (_numbers, _ranges, _cluster, _kinds, _deterministic, _scheduler, _model, _algo, _tasks, _steps, _places):
         for field, value, remedy in check(config):
             raise UserError(field, value, remedy)
 
@@ -131,6 +131,19 @@ def _kinds(config: Config) -> Iterator[Breach]:
         yield "transport.groups", config.transport.groups, "kinds that exist: c10d"
     if config.transport.backend not in ("gloo", "nccl"):
         yield "transport.backend", config.transport.backend, "gloo, or nccl on GPUs"
+
+
+def _deterministic(config: Config) -> Iterator[Breach]:
+    """What would let a call's tokens depend on more than its context and its sampling key."""
+    engine, cluster = config.engine, config.cluster
+    if not engine.deterministic:
+        return
+    if engine.kind is not EngineKind.embedded:
+        yield "engine.deterministic", True, "only engine=embedded computes in steps of one shape"
+    if engine.keep_kv:
+        yield "engine.keep_kv", True, "which calls attend to KV of older weights is a matter of time: false with engine.deterministic=true"
+    if cluster.ranks_per_cell > 1 and cluster.tensor_parallel != 1:
+        yield "cluster.tensor_parallel", cluster.tensor_parallel, "one rank computes the whole model: 1 with engine.deterministic=true"
 
 
 def _scheduler(config: Config) -> Iterator[Breach]:

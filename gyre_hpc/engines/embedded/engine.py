@@ -13,6 +13,7 @@ from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.embedded import jobs
 from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.fixed_forward import FixedForward
 from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.worker import Worker
@@ -60,7 +61,7 @@ class EmbeddedEngine(ServedEngine):
         if config.kv_tokens < needed:
             raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
         self._config, self._model, self._store, self._rank, self._script = config, model, store, rank, script
-        self._forward = Forward(model)
+        self._forward = FixedForward(model, config.max_batch) if config.deterministic else Forward(model)
         self._core = EngineCore(
             self._new_memory,
             forward=self._forward,

@@ -4,7 +4,7 @@ import pytest
 
 from gyre_hpc.config import validate as rules
 from gyre_hpc.config.compose import known_keys
-from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode
+from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode, TrainerKind
 from gyre_hpc.config.validate import validate, value_of
 from gyre_hpc.errors import UserError
 
@@ -89,3 +89,21 @@ def test_what_cannot_work_together_is_refused(values: dict[str, object], field: 
 )
 def test_what_works_is_accepted(values: dict[str, object]):
     validate(changed(**values))
+
+
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [
+        ({"engine__keep_kv": True}, "engine.keep_kv"),
+        ({"engine__kind": EngineKind.timed, "trainer__kind": TrainerKind.timed}, "engine.deterministic"),
+        ({"cluster__ranks_per_cell": 2}, "cluster.tensor_parallel"),
+    ],
+)
+def test_what_breaks_the_deterministic_mode_is_refused_by_name_and_else_welcome(values: dict[str, object], field: str):
+    with pytest.raises(UserError) as caught:
+        validate(changed(engine__deterministic=True, **values))
+    assert caught.value.field == field
+    validate(changed(**values))
+    validate(
+        changed(engine__deterministic=True, trainer__lr=0.0, algo__temperature=0.7, cluster__ranks_per_cell=2, cluster__tensor_parallel=1)
+    )

@@ -1,0 +1,1 @@
+"""What a run loses while its processes are killed one after another."""

@@ -1,0 +1,107 @@
+"""A run of `launch.py` and the processes in it, seen from outside by its files and by /proc.
+
+Every process of the run inherits a mark in its environment, so that what is left of it can be found whoever its parent is by then.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+from benchmarks.chaos.unreceived import Unreceived
+from benchmarks.chaos.victims import Scene
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.observability.events import Event, EventReader
+from gyre_hpc.observability.status import Status, read_status
+
+_MARK = "GYRE_CHAOS_RUN"
+
+
+class DisturbedRun:
+    """Use as a context manager; whatever it started is dead after it."""
+
+    def __init__(self, folder: Path, overrides: Sequence[str]) -> None:
+        self.folder = RunFolder(folder)
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        self.out = folder.parent / "printed"
+        self._mark = uuid.uuid4().hex
+        self._reader = EventReader(self.folder.events_folder)
+        self._pids: dict[str, int] = {}
+        self._states: dict[str, str] = {}
+        self.unreceived = Unreceived()
+        self.phase, self.update = "starting", 0
+        self._status: Status | None = None
+        with self.out.open("wb") as out:
+            self._child = subprocess.Popen(
+                [sys.executable, "launch.py", f"paths.run={folder}", *overrides],
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, _MARK: self._mark},
+            )  # fmt: skip
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._child.kill()
+        self._child.wait()
+        for pid in self.living():
+            os.kill(pid, signal.SIGKILL)
+
+    @property
+    def exit_code(self) -> int | None:
+        """None while it lives."""
+        return self._child.poll()
+
+    def look(self) -> Scene:
+        """Take in what was noted since, and say what can be killed now."""
+        for event in self._reader.poll():
+            self._take(event)
+        self._status = read_status(self.folder.status) or self._status
+        if self._status is not None:
+            self.unreceived.count({name: gateway.tokens for name, gateway in self._status.gateways.items()})
+        core = {cell.name for cell in self._status.cells if cell.is_core} if self._status is not None else set()
+        return Scene(
+            cells={name: self._states.get(name, "") for name in self._named("cell-") if core and name not in core},
+            gateways=tuple(self._named("gateway-")),
+            runners=tuple(self._named("runner-")),
+        )
+
+    def kill(self, name: str) -> int:
+        """SIGKILL, as a machine that burns down; returns the pid. Raises ProcessLookupError if it has just ended by itself."""
+        pid = self._pids.pop(name)
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def living(self) -> set[int]:
+        """Processes of the run, its launcher aside."""
+        return {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid != self._child.pid and self._is_marked(pid)}
+
+    def _named(self, prefix: str) -> list[str]:
+        return [name for name in self._pids if name.startswith(prefix)]
+
+    def _take(self, event: Event) -> None:
+        fields = event.fields
+        match event.kind:
+            case "process_registered":
+                self._pids[str(fields["process"])] = int(fields["pid"])
+            case "process_started" | "process_ended" if "process" in fields:
+                self._pids.pop(str(fields["process"]), None)
+                if event.kind == "process_started":
+                    self.unreceived.restarted(str(fields["process"]))
+            case "cell_state":
+                self._states[str(fields["cell"])] = str(fields["state"])
+            case "phase":
+                self.phase, self.update = str(fields["phase"]), int(fields["update"])
+            case "applied":
+                self.update = int(fields["update"]) + 1
+
+    def _is_marked(self, pid: int) -> bool:
+        try:
+            if f"{_MARK}={self._mark}".encode() not in Path(f"/proc/{pid}/environ").read_bytes():
+                return False
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        except OSError:  # gone, or another user's
+            return False
