@@ -6,7 +6,8 @@ the thread ends by the library's own timeout. What it works on must therefore be
 """
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gyre_hpc.errors import TransferFailed
@@ -43,6 +44,15 @@ class Breakable:
             if not self._is_done and not self.broken:
                 self.broken = reason
             self._changed.notify_all()
+
+    @contextmanager
+    def wanted(self) -> Iterator[None]:
+        """For the call: a short piece of work on what belongs to the caller. It is done while the caller waits, who does not leave
+        before its end. Raises TransferFailed when the caller has left."""
+        with self._changed:
+            if self.broken:
+                raise TransferFailed(self.broken)
+            yield
 
     def _work(self) -> None:
         try:

@@ -16,4 +16,8 @@ def create_block_transport(config: TransportConfig, host: str) -> BlockTransport
         from gyre_hpc.transport.kv_memory import MemoryBlocks
 
         return MemoryBlocks()
+    if config.kv == "c10d":
+        from gyre_hpc.transport.kv_c10d import C10dBlocks
+
+        return C10dBlocks(host=host, backend=config.backend)
     raise UserError("transport.kv", config.kv, "use c10d, mooncake, memory or none")
