@@ -11,7 +11,7 @@ when nothing is lent, nothing is held that no call holds.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from gyre_hpc.engines.base import Block, Reservation
 from gyre_hpc.engines.page_table import KEY_BYTES, ROOT, PageTable
@@ -32,8 +32,10 @@ class KvPages:
 
     def __init__(self, table: PageTable, *, page_size: int, num_kept: int) -> None:
         self._table, self._page_size, self._num_kept = table, page_size, num_kept
-        self._numbers = itertools.count(1)
+        self.numbers: Iterator[int] = itertools.count(1)
+        """Of leases and reservations."""
         self._leases: dict[int, tuple[int, ...]] = {}
+        self._leased: dict[int, tuple[Block, ...]] = {}
         self._taking: dict[int, _Taking] = {}
 
     @property
@@ -55,8 +57,9 @@ class KvPages:
 
     def _most(self) -> int:
         """Longest list of blocks, here or wanted, that leaves the calls of this engine their pages."""
-        lent = {page for pages in self._leases.values() for page in pages}
-        lent.update(page for taking in self._taking.values() for page in taking.pages)
+        # Copies: another thread may look at the room while this one lends.
+        lent = {page for pages in tuple(self._leases.values()) for page in pages}
+        lent.update(page for taking in tuple(self._taking.values()) for page in taking.pages)
         return self._table.num_pages - self._num_kept - len(lent)
 
     def conversations(self) -> tuple[Conversation, ...]:
@@ -67,8 +70,8 @@ class KvPages:
             for call, key in book.tips()
         )
 
-    def lease(self, calls: Sequence[str]) -> tuple[int, tuple[Block, ...]]:
-        """Hold the chains of these conversations: (number, blocks, parents first, each once). Unknown calls are left out."""
+    def lease(self, calls: Sequence[str]) -> int:
+        """Hold the chains of these conversations. Unknown calls are left out. Returns its number."""
         ends: dict[bytes, list[str]] = {}
         for call in calls:
             key = self._table.conversations.tip(call)
@@ -79,12 +82,17 @@ class KvPages:
             for one in self._table.chain(end):
                 named = tuple(ends.get(one.key, ()))
                 blocks[one.key] = Block(key=one.key, parent=one.parent, oldest=one.oldest, num_tokens=self._page_size, calls=named)
-        number = next(self._numbers)
-        self._leases[number] = tuple(self._held(key) for key in blocks)
-        return number, tuple(blocks.values())
+        number = next(self.numbers)
+        self._leases[number], self._leased[number] = tuple(self._held(key) for key in blocks), tuple(blocks.values())
+        return number
+
+    def blocks(self, lease: int) -> tuple[Block, ...]:
+        """Parents first, each once. None when it is over."""
+        return self._leased.get(lease, ())
 
     def release(self, lease: int) -> None:
         """Nobody reads them any more. A lease that is over is ignored."""
+        self._leased.pop(lease, None)
         self._give_back(self._leases.pop(lease, ()))
 
     def leased(self, lease: int) -> tuple[int, ...]:
@@ -104,7 +112,7 @@ class KvPages:
                     break
                 wanted.append(index)
             pages.append(page)
-        number = next(self._numbers)
+        number = next(self.numbers)
         self._taking[number] = _Taking(version, blocks[: len(pages)], pages, wanted)
         return Reservation(number=number, wanted=tuple(wanted), num_blocks=len(pages))
 

@@ -13,6 +13,7 @@ Invariants:
 """
 
 import bisect
+import itertools
 from collections.abc import Callable
 
 import torch
@@ -58,6 +59,9 @@ class EngineCore:
         self.version = Version()
         self._staged: tuple[Version, Prepared] | None = None
         self.is_paused = False
+        self.is_starved = False
+        """Nothing runs, and what waits has no room, as pages are held for other cells. Any job may change that."""
+        self._kv_numbers = itertools.count(1)
         self._live: dict[int, Sequence] = {}
         self._waiting: list[Sequence] = []
         self._prefilling: Sequence | None = None
@@ -69,7 +73,7 @@ class EngineCore:
 
     @property
     def has_work(self) -> bool:
-        return bool(self._live) and not self.is_paused and self.memory is not None
+        return bool(self._live) and not (self.is_paused or self.is_starved) and self.memory is not None
 
     @property
     def num_live(self) -> int:
@@ -107,6 +111,7 @@ class EngineCore:
 
     def sleep(self) -> None:
         assert not self._live, f"sleep with {len(self._live)} live requests"
+        assert self.memory is None or not self.memory.pages.is_lending, "sleep while other cells read or write pages"
         self.memory = self.prepared = self._staged = None
 
     def stage(self, version: Version) -> None:
@@ -119,6 +124,8 @@ class EngineCore:
         assert self.memory is None, "already awake"
         self.prepared, self.version = self._take_staged(version), version
         self.memory, self.is_paused = self._new_memory(), False
+        # A number is never used again: a late word about an old lease must not end a new one.
+        self.memory.pages.numbers = self._kv_numbers
 
     def update(self, version: Version) -> list[Piece]:
         """Go over to the staged version. Returns what the old one sampled and was not sent. A snapshot never changes, so the
@@ -129,7 +136,7 @@ class EngineCore:
         pieces = [seq.piece(None) for seq in self._live.values() if seq.num_sent < seq.num_output]
         if not self._keep_kv:
             self.retract_all()
-            self.memory.table.forget_cached()
+            self.memory.forget_version()
         self.version, self.prepared = version, self._take_staged(version)
         return pieces
 
@@ -214,7 +221,8 @@ class EngineCore:
         seq = self._waiting[0]
         # A page to spare for each running sequence, lest the newcomer be retracted at once.
         if not self.memory.begin_prefill(seq, self.version, num_spare=num_running):
-            assert num_running, "a sequence alone must fit"
+            assert num_running or self.memory.pages.is_lending, "a sequence alone must fit"
+            self.is_starved = not num_running
             return None
         self._waiting.pop(0)
         seq.stage = Stage.prefilling

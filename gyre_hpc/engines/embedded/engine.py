@@ -15,6 +15,7 @@ from gyre_hpc.engines.embedded import jobs
 from gyre_hpc.engines.embedded.core import EngineCore
 from gyre_hpc.engines.embedded.fixed_forward import FixedForward
 from gyre_hpc.engines.embedded.forward import Forward
+from gyre_hpc.engines.embedded.kv import EmbeddedKV, layout_of
 from gyre_hpc.engines.embedded.memory import KVMemory
 from gyre_hpc.engines.embedded.worker import Worker
 from gyre_hpc.engines.request import BadRequest, Request
@@ -34,10 +35,8 @@ class EmbeddedEngine(ServedEngine):
     """Raises UserError when the KV memory cannot hold one full context.
 
     decode: looks for stop strings. script: says which tokens come instead of a draw; everything else is computed as ever,
-    and log-probs are the model's.
+    and log-probs are the model's. moves_kv: pages go to other cells, and come from them.
     """
-
-    capabilities = EngineCapabilities(kv="none", sampling="counter")
 
     def __init__(
         self,
@@ -53,6 +52,7 @@ class EmbeddedEngine(ServedEngine):
         stream_s: float = 0.25,
         decode: Decode | None = None,
         script: ScriptedAnswer | None = None,
+        moves_kv: bool = False,
     ) -> None:
         super().__init__(
             run_token=run_token, host=host, port=port, max_context=model.max_context, vocab_size=model.vocab_size, decode=decode
@@ -74,6 +74,10 @@ class EmbeddedEngine(ServedEngine):
             stream_s=stream_s,
             now=clock.monotonic_s,
         )
+        self.capabilities = EngineCapabilities(kv="pages" if moves_kv else "none", sampling="counter")
+        if moves_kv:
+            layout = layout_of(self._forward.model, page_size=config.page_size, num_ranks=1, keep_kv=config.keep_kv)
+            self.kv = EmbeddedKV(self._ask, self._core, self.book, layout)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._updating = asyncio.Lock()
         self._worker = Worker(self._core, deliver=self._deliver, on_failure=self._on_failure)

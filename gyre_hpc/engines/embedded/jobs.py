@@ -8,7 +8,7 @@ a plain job is the leader's own. A job of class `EachRank` is answered by every 
 results in rank order, of type `answer`, and an error on any rank is raised on the leader. So a job that may fail (a version
 that the store lacks) is an EachRank that changes nothing where it fails; a plain job never fails.
 
-Jobs on KV pages belong into `Job` below and into `do`, by the same rules.
+A lease and a reservation are jobs of every rank, so that each one's pages are held before anybody reads or writes them.
 """
 
 from typing import Any, ClassVar
@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from gyre_hpc.engines.answer import Piece
+from gyre_hpc.engines.base import Block, Reservation
 from gyre_hpc.engines.embedded.core import EngineCore
 from gyre_hpc.engines.request import Request
 from gyre_hpc.protocol.identity import Version
@@ -86,11 +87,57 @@ class Nothing(msgspec.Struct, frozen=True, tag=True):
     """Done as soon as everything asked before it is."""
 
 
-Job = Add | Abort | Prepare | Update | Wake | Sleep | Pause | Resume | FlushCache | Nothing
+class ListConversations(msgspec.Struct, frozen=True, tag=True):
+    """Result: tuple[Conversation, ...], the most recently used first."""
+
+
+class Lease(EachRank, frozen=True, tag=True):
+    """Hold the pages of conversations. Result: number of the lease, 0 while asleep."""
+
+    answer: ClassVar[Any] = int
+    calls: tuple[str, ...]
+
+
+class Blocks(msgspec.Struct, frozen=True, tag=True):
+    """Result: tuple[Block, ...], those of a lease."""
+
+    lease: int
+
+
+class Release(msgspec.Struct, frozen=True, tag=True):
+    """A lease is over."""
+
+    lease: int
+
+
+class Reserve(EachRank, frozen=True, tag=True):
+    """Make room for blocks of `version`. Result: Reservation. ValueError: no list of ours."""
+
+    answer: ClassVar[Any] = Reservation
+    version: Version
+    blocks: tuple[Block, ...]
+
+
+class Publish(msgspec.Struct, frozen=True, tag=True):
+    """The next `num_good` pages of a reservation have their content. Result: how many were published."""
+
+    reservation: int
+    num_good: int
+
+
+class Cancel(msgspec.Struct, frozen=True, tag=True):
+    """A reservation is over."""
+
+    reservation: int
+
+
+KvJob = ListConversations | Lease | Blocks | Release | Reserve | Publish | Cancel
+Job = KvJob | Add | Abort | Prepare | Update | Wake | Sleep | Pause | Resume | FlushCache | Nothing
 
 
 def do(core: EngineCore, job: Job) -> tuple[Any, list[Piece]]:
     """Carry out one job between two steps: (result, what is to be sent)."""
+    core.is_starved = False
     match job:
         case Add():
             return None, core.add(job.number, job.request, job.prescribed)
@@ -98,6 +145,8 @@ def do(core: EngineCore, job: Job) -> tuple[Any, list[Piece]]:
             return None, core.abort(job.number, job.reason, job.moved_to)
         case Update():
             return None, core.update(job.version)
+        case ListConversations() | Lease() | Blocks() | Release() | Reserve() | Publish() | Cancel():
+            return _do_with_pages(core, job), []
         case _:
             return _do_quietly(core, job), []
 
@@ -119,4 +168,28 @@ def _do_quietly(core: EngineCore, job: Job) -> Any:
             core.is_paused = False
         case FlushCache():
             return core.flush_cache()
+    return None
+
+
+def _do_with_pages(core: EngineCore, job: KvJob) -> Any:
+    """An engine that sleeps has no pages: nothing is found and nothing is open."""
+    if core.memory is None:
+        nothing = {ListConversations: (), Blocks: (), Reserve: Reservation(number=0)}
+        return nothing.get(type(job), 0)
+    pages = core.memory.pages
+    match job:
+        case ListConversations():
+            return pages.conversations()
+        case Lease(calls=calls):
+            return pages.lease(calls)
+        case Blocks(lease=lease):
+            return pages.blocks(lease)
+        case Release(lease=lease):
+            pages.release(lease)
+        case Reserve(version=version, blocks=blocks):
+            return pages.reserve(version, blocks) if version == core.version else Reservation(number=0)
+        case Publish(reservation=reservation, num_good=num_good):
+            return pages.publish(reservation, num_good, core.version)
+        case Cancel(reservation=reservation):
+            pages.cancel(reservation)
     return None

@@ -96,7 +96,8 @@ class Books(RuleBasedStateMachine):
     @rule(names=st.lists(CALLS, unique=True))
     def lease(self, names: list[str]) -> None:
         known = {one.call: one for one in self.pages.conversations()}
-        lease, blocks = self.pages.lease(tuple(names))
+        lease = self.pages.lease(tuple(names))
+        blocks = self.pages.blocks(lease)
         check_blocks(blocks, SIZE)
         pages = self.pages.leased(lease)
         assert [self.content[page] for page in pages] == [block.key for block in blocks]
@@ -243,7 +244,7 @@ def test_only_lacking_pages_are_wanted_and_the_conversation_is_known_at_its_new_
     pages, table, others, other_table = two_engines()
     computed(pages, table, "a/0", (0, 1, 0))
     computed(others, other_table, "b/0", (0, 1))
-    _, blocks = pages.lease(("a/0", "unknown/7"))
+    blocks = pages.blocks(pages.lease(("a/0", "unknown/7")))
     reservation = others.reserve(Version(), blocks)
     assert (reservation.wanted, reservation.num_blocks) == ((2,), 3)
     assert others.publish(reservation.number, 1, Version()) == 1
@@ -254,7 +255,7 @@ def test_only_lacking_pages_are_wanted_and_the_conversation_is_known_at_its_new_
 def test_a_conversation_cut_short_is_known_by_what_came_of_it() -> None:
     pages, table, others, _ = two_engines()
     computed(pages, table, "a/0", (0, 1, 0, 1))
-    _, blocks = pages.lease(("a/0",))
+    blocks = pages.blocks(pages.lease(("a/0",)))
     reservation = others.reserve(Version(), blocks)
     assert others.publish(reservation.number, 3, Version()) == 3
     others.cancel(reservation.number)
@@ -264,7 +265,7 @@ def test_a_conversation_cut_short_is_known_by_what_came_of_it() -> None:
 def test_a_reservation_stops_where_room_ends() -> None:
     pages, table, others, other_table = two_engines()
     computed(pages, table, "a/0", (0,) * 10)
-    _, blocks = pages.lease(("a/0",))
+    blocks = pages.blocks(pages.lease(("a/0",)))
     first = others.reserve(Version(), blocks)
     assert (len(first.wanted), first.num_blocks) == (NUM_PAGES - NUM_KEPT, NUM_PAGES - NUM_KEPT)
     assert others.room() == 0 and others.reserve(Version(), blocks).wanted == ()
