@@ -2,6 +2,8 @@
 
 Functional: `params` is a flat dict by Hugging Face names (models/parameters.py) and is only read. Sequences of different
 lengths lie end to end, so dense layers see no padding; attention runs per sequence and never across two.
+
+With a `Joint`, `params` are the parts of one of several ranks, and the same lines compute the whole model together.
 """
 
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ import torch.nn.functional as F
 
 from gyre_hpc.models.parameters import Parameters, head_weight
 from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.models.tensor_parallel import Joint
 
 
 def rms_norm(x: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
@@ -48,19 +51,31 @@ def _layer(
     cos: torch.Tensor,
     sin: torch.Tensor,
     lengths: Sequence[int],
+    joint: Joint | None,
 ) -> torch.Tensor:
     def weight(name: str) -> torch.Tensor:
         return params[f"model.layers.{layer}.{name}.weight"]
 
     n, hd, eps = x.shape[0], config.head_dim, config.rms_norm_eps
-    h = rms_norm(x, weight("input_layernorm"), eps)
-    q = rms_norm(F.linear(h, weight("self_attn.q_proj")).view(n, -1, hd), weight("self_attn.q_norm"), eps)
-    k = rms_norm(F.linear(h, weight("self_attn.k_proj")).view(n, -1, hd), weight("self_attn.k_norm"), eps)
+    h = _enter(rms_norm(x, weight("input_layernorm"), eps), joint)
+    # Every rank has these norms, but its own heads alone pass through: their gradients are parts, too.
+    q_norm, k_norm = (_enter(weight(f"self_attn.{name}"), joint) for name in ("q_norm", "k_norm"))
+    q = rms_norm(F.linear(h, weight("self_attn.q_proj")).view(n, -1, hd), q_norm, eps)
+    k = rms_norm(F.linear(h, weight("self_attn.k_proj")).view(n, -1, hd), k_norm, eps)
     v = F.linear(h, weight("self_attn.v_proj")).view(n, -1, hd)
-    x = x + F.linear(_attend(rotate(q, cos, sin), rotate(k, cos, sin), v, lengths), weight("self_attn.o_proj"))
-    h = rms_norm(x, weight("post_attention_layernorm"), eps)
+    attended = _attend(rotate(q, cos, sin), rotate(k, cos, sin), v, lengths)
+    x = x + _leave(F.linear(attended, weight("self_attn.o_proj")), joint)
+    h = _enter(rms_norm(x, weight("post_attention_layernorm"), eps), joint)
     gated = F.silu(F.linear(h, weight("mlp.gate_proj"))) * F.linear(h, weight("mlp.up_proj"))
-    return x + F.linear(gated, weight("mlp.down_proj"))
+    return x + _leave(F.linear(gated, weight("mlp.down_proj")), joint)
+
+
+def _enter(x: torch.Tensor, joint: Joint | None) -> torch.Tensor:
+    return x if joint is None else joint.enter(x)
+
+
+def _leave(x: torch.Tensor, joint: Joint | None) -> torch.Tensor:
+    return x if joint is None else joint.leave(x)
 
 
 def packed_positions(lengths: Sequence[int]) -> torch.Tensor:
@@ -74,6 +89,7 @@ def hidden_states(
     ids: torch.Tensor,
     lengths: Sequence[int],
     positions: torch.Tensor | None = None,
+    joint: Joint | None = None,
 ) -> torch.Tensor:
     """Final normed hidden states [N, d] of packed ids [N] int64; N = sum(lengths).
 
@@ -82,16 +98,17 @@ def hidden_states(
     if positions is None:
         positions = packed_positions(lengths)
     cos, sin = rope_tables(config, positions)
-    x = F.embedding(ids, params["model.embed_tokens.weight"])
+    embedding = params["model.embed_tokens.weight"]
+    x = F.embedding(ids, embedding) if joint is None else joint.embed(ids, embedding)
     cos, sin = cos.to(x.dtype), sin.to(x.dtype)
     for layer in range(config.num_layers):
-        x = _layer(params, config, layer, x, cos, sin, lengths)
+        x = _layer(params, config, layer, x, cos, sin, lengths, joint)
     return rms_norm(x, params["model.norm.weight"], config.rms_norm_eps)
 
 
-def logits(params: Parameters, config: Qwen3Config, hidden: torch.Tensor) -> torch.Tensor:
-    """[N, d] -> [N, V]."""
-    return F.linear(hidden, head_weight(params, config))
+def logits(params: Parameters, config: Qwen3Config, hidden: torch.Tensor, joint: Joint | None = None) -> torch.Tensor:
+    """[N, d] -> [N, V], with `joint` [N, the rank's part of V]."""
+    return F.linear(_enter(hidden, joint), head_weight(params, config))
 
 
 def forward(

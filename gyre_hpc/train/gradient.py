@@ -10,6 +10,7 @@ import torch
 from gyre_hpc.config.schema import AlgoConfig
 from gyre_hpc.models.qwen3 import hidden_states, logits
 from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.models.tensor_parallel import Joint
 from gyre_hpc.train.losses import terms
 from gyre_hpc.train.sampled_distribution import target_logprobs
 from gyre_hpc.train.targets import Packed
@@ -28,10 +29,11 @@ class Measured:
 
 
 def gradient(
-    params: dict[str, torch.Tensor], config: Qwen3Config, packed: Packed, loss: str, algo: AlgoConfig
+    params: dict[str, torch.Tensor], config: Qwen3Config, packed: Packed, loss: str, algo: AlgoConfig, joint: Joint | None = None
 ) -> tuple[tuple[torch.Tensor, ...], Measured]:
     """Gradients in the order of `params`, empty when nothing is trained. Raises ValueError on an unknown loss.
 
+    With `joint`, params are the rank's part and so are the gradients; what is measured is the same on every rank.
     Imitated tokens were not sampled here: cross_entropy counts the whole distribution at the sampling temperature.
     """
     if loss == "cross_entropy":
@@ -39,9 +41,9 @@ def gradient(
     if not len(packed.rows):
         return (), Measured()
     ids, rows = torch.from_numpy(packed.ids), torch.from_numpy(packed.rows)
-    hidden = hidden_states(params, config, ids, packed.lengths)
-    scores = logits(params, config, hidden.index_select(0, rows - 1))
-    logprobs = target_logprobs(scores, ids.index_select(0, rows), algo)
+    hidden = hidden_states(params, config, ids, packed.lengths, joint=joint)
+    scores = logits(params, config, hidden.index_select(0, rows - 1), joint)
+    logprobs = target_logprobs(scores, ids.index_select(0, rows), algo, joint)
     behavior = torch.from_numpy(packed.behavior).to(logprobs.dtype)
     weights = torch.from_numpy(packed.weights).to(logprobs.dtype)
     found = terms(loss, logprobs, behavior, torch.from_numpy(packed.advantages).to(logprobs.dtype), algo)

@@ -8,19 +8,22 @@ import torch
 import torch.nn.functional as F
 
 from gyre_hpc.config.schema import AlgoConfig
+from gyre_hpc.models.tensor_parallel import Joint
 
 
-def target_logprobs(scores: torch.Tensor, targets: torch.Tensor, algo: AlgoConfig) -> torch.Tensor:
+def target_logprobs(scores: torch.Tensor, targets: torch.Tensor, algo: AlgoConfig, joint: Joint | None = None) -> torch.Tensor:
     """Log-probs [M] of `targets` [M] under `scores` (logits [M, V]) and algo's temperature, top_p, top_k.
 
     With top-k or top-p, tokens outside the kept set drop out of the normalisation; the target itself always stays in, so
-    that a policy that has moved gives it a small probability and not none.
+    that a policy that has moved gives it a small probability and not none. With `joint` the scores are the rank's part.
     """
     scaled = scores if algo.temperature == 1.0 else scores / algo.temperature
     if algo.top_k > 0 or algo.top_p < 1.0:
-        kept = kept_tokens(scaled.detach(), algo.top_p, algo.top_k)
+        kept = kept_tokens(scaled.detach() if joint is None else joint.whole_scores(scaled), algo.top_p, algo.top_k)
         kept.scatter_(1, targets[:, None], True)
-        scaled = scaled.masked_fill(~kept, float("-inf"))
+        scaled = scaled.masked_fill(~(kept if joint is None else joint.own_columns(kept)), float("-inf"))
+    if joint is not None:
+        return joint.target_logprobs(scaled, targets)
     return -F.cross_entropy(scaled, targets, reduction="none")
 
 
