@@ -65,7 +65,7 @@ async def _read(connection: EngineConnection, stream: EngineStream, progress: Ca
         raise _error(connection.status, refusal.decode("utf-8", "replace")[:300])
     if stream.finish is None:
         raise CellLost(f"the answer broke off: {stream.error or 'end of stream without a finish reason'}")
-    return AttemptEnd(str(stream.finish["type"]), stream.digest)
+    return AttemptEnd(str(stream.finish["type"]), stream.digest, stream.moved_to)
 
 
 def _error(status: int, text: str) -> GyreError:

@@ -30,6 +30,11 @@ class EngineStream:
         self._versions: dict[str, Version] = {}
         self._run = _Run()
 
+    @property
+    def moved_to(self) -> str:
+        """Cell that has the KV of an aborted call now; empty: none that the engine knows of."""
+        return str((self.finish or {}).get("moved_to") or "")
+
     def feed(self, data: bytes) -> list[Tokens]:
         """New tokens in these bytes, oldest first: one item per run of consecutive tokens with the same oldest KV version."""
         *events, self._buffer = (self._buffer + data).split(b"\n\n")

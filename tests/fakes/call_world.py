@@ -135,10 +135,10 @@ class CallWorld(CallChecks):
         conn, client.conn = client.conn, ""
         self.tell(Received(CLIENTS, Left(conn)))
 
-    def set_table(self, *rows: Row, ended: tuple[str, ...] = (), acked: int = -1) -> None:
+    def set_table(self, *rows: Row, ended: tuple[str, ...] = (), acked: int = -1, moved: tuple[tuple[str, str], ...] = ()) -> None:
         self.table += 1
         self.rows = rows
-        self.tell(Received("controller", Table(self.table, 5.0, rows, ended=ended, acked=acked)))
+        self.tell(Received("controller", Table(self.table, 5.0, rows, ended=ended, acked=acked, moved=moved)))
 
     def write(self, num: int) -> None:
         """The disk takes the oldest `num` records."""
@@ -231,9 +231,9 @@ class CallWorld(CallChecks):
         self._gone(key)
         self.tell(Finished(key, AttemptEnd("stop" if self.token(action, last) == STOP else "length")))
 
-    def abort(self, key: str) -> None:
+    def abort(self, key: str, moved_to: str = "") -> None:
         self._gone(key)
-        self.tell(Finished(key, AttemptEnd("abort")))
+        self.tell(Finished(key, AttemptEnd("abort", moved_to=moved_to)))
 
     def fail(self, key: str, kind: str) -> None:
         self._gone(key)

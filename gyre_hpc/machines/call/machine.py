@@ -36,7 +36,6 @@ from gyre_hpc.protocol.to_gateway import Table
 
 CONTROLLER = "controller"
 REPORT = "report"
-REPORT_S = 1.0
 REPORT_SOON_S = 0.1
 """News are gathered this long; a new table is acknowledged at once, because a role switch waits for it."""
 CPU = "cpu"
@@ -115,6 +114,7 @@ class GatewayMachine(Machine):
                 ending.end_execution(shard, execution)
         if shard.routing.take(shard.now, table):
             shard.emit(Note("table", {"number": table.number, "cells": [row.cell for row in table.rows]}))
+            sampling.rehome(shard, sorted(shard.routing.moved))
             sampling.watch_gone(shard)
             sampling.seek_all(shard)
             self._report()
@@ -238,7 +238,7 @@ class GatewayMachine(Machine):
             cpu_s=self._cpu_s,
             storage_full=shard.journal.full,
         )
-        shard.emit(Send(CONTROLLER, report), SetTimer(REPORT, REPORT_S))
+        shard.emit(Send(CONTROLLER, report), SetTimer(REPORT, shard.settings.report_s))
         if not self._is_measuring:
             self._is_measuring = True
             shard.emit(Start(CPU, MeasureCpu()))

@@ -46,7 +46,7 @@ def flush(shard: Shard, live: LiveCall) -> None:
             logprobs=bytes(piece.logprobs),
             spans=tuple(piece.spans),
             oldest_kv=piece.oldest_kv,
-            cell=node.home,
+            cell=node.cells[-1],
             time=shard.unix(),
         )
     )

@@ -41,7 +41,9 @@ class Node:
     output: bytearray = field(default_factory=bytearray)
     """Packed ids received so far; a prefix of them is journaled."""
     cells: list[str] = field(default_factory=list)
-    """Cells that gave it tokens, in order; its KV is at the last one."""
+    """Cells that gave it tokens, in order; its KV is at the last one, if it did not move since."""
+    moved_to: str = ""
+    """Cell that its KV went to after the last one of `cells` had it; empty: it did not move."""
     newest: Version | None = None
     """Newest version that sampled a token of it."""
     num_reprefilled: int = 0
@@ -81,9 +83,9 @@ class Node:
 
     @property
     def home(self) -> str:
-        """Cell that has its context: its own last one, else its parent's."""
-        if self.cells:
-            return self.cells[-1]
+        """Cell that has its context: where its KV moved, else its own last one, else its parent's."""
+        if self.moved_to or self.cells:
+            return self.moved_to or self.cells[-1]
         return self.parent.home if self.parent is not None else ""
 
     @property

@@ -52,6 +52,8 @@ class Routing:
     def __init__(self) -> None:
         self.table = Table(number=-1, lease_s=0.0)
         self.valid_until = 0.0
+        self.moved: frozenset[tuple[str, str]] = frozenset()
+        """What the newest table says of KV that moved and the one before it did not: each move is news once."""
         self.loads: Counter[str] = Counter()
         self._bars: dict[str, _Bar] = {}
 
@@ -60,6 +62,7 @@ class Routing:
         if table.number < self.table.number:
             return False
         is_newer = table.number > self.table.number
+        self.moved = frozenset(table.moved) - frozenset(self.table.moved)
         self.table, self.valid_until = table, now + table.lease_s
         return is_newer
 

@@ -4,6 +4,8 @@ Invariants: positions go on and the budget shrinks, whatever happened to the cel
 with older weights than its newest token; a late word of an attempt that is over changes nothing.
 """
 
+from collections.abc import Iterable
+
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Tokens
 from gyre_hpc.machines.call.ending import close, fail
@@ -41,6 +43,7 @@ def progressed(shard: Shard, live: LiveCall, tokens: Tokens) -> None:
             node.num_cached = tokens.cached
         shard.routing.served(row.cell)
         _count_reprefill(shard, live, tokens)
+        node.moved_to = ""
         if row.cell not in node.cells[-1:]:
             node.cells.append(row.cell)
     if not receive(shard, live, tokens):
@@ -51,7 +54,9 @@ def finished(shard: Shard, live: LiveCall, end: AttemptEnd) -> None:
     """The engine ended the attempt itself."""
     _compare(shard, live, end.digest)
     if end.finish == "abort":
-        leave_cell(shard, live, "abort", "the engine ended it", stop=False)
+        live.recorded.moved_to = end.moved_to
+        where = f"; its KV went to {end.moved_to}" if end.moved_to else ""
+        leave_cell(shard, live, "abort", f"the engine ended it{where}", stop=False)
         return
     release_cell(shard, live, stop=False)
     close(shard, live, end.finish)
@@ -82,6 +87,15 @@ def leave_cell(shard: Shard, live: LiveCall, kind: str, reason: str, *, stop: bo
     )
     release_cell(shard, live, stop=stop)
     seek(shard, live)
+
+
+def rehome(shard: Shard, moved: Iterable[tuple[str, str]]) -> None:
+    """KV of conversations went to other cells. What runs now is where its tokens come from, and what its engine aborts it is told."""
+    for call, cell in moved:
+        tree, live = shard.trees.get(call.rpartition("/")[0]), shard.live.get(call)
+        node = tree.nodes.get(call) if tree is not None else None
+        if node is not None and (live is None or live.row is None):
+            node.moved_to = cell
 
 
 def watch_gone(shard: Shard) -> None:

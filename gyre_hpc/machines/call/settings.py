@@ -36,6 +36,8 @@ class GatewaySettings:
     max_tokens_per_execution: int = 0
     """Sampled tokens, 0 = no limit."""
     call_deadline_s: float = 600.0
+    report_s: float = 1.0
+    """A report is sent at least so often; news go sooner."""
 
     @classmethod
     def of(cls, config: Config, *, register: Register, clock_offset_s: float, stop_ids: tuple[int, ...]) -> "GatewaySettings":

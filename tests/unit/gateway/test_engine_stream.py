@@ -71,6 +71,13 @@ def test_a_hole_is_handed_on_for_the_machine_to_see() -> None:
     assert [tokens.start for tokens in got] == [1, 5]
 
 
+def test_an_abort_may_say_where_the_kv_went() -> None:
+    moved, plain = EngineStream(ATTEMPT), EngineStream(ATTEMPT)
+    read(moved, event([], 0, finish_reason={"type": "abort", "message": "engine stops serving", "moved_to": "cell-2"}))
+    read(plain, event([], 0, finish_reason={"type": "abort", "message": "engine stops serving"}))
+    assert (moved.moved_to, plain.moved_to) == ("cell-2", "")
+
+
 @pytest.mark.parametrize("error", [{"message": "out of memory"}, "out of memory"])
 def test_an_error_in_the_stream_is_kept(error: Any) -> None:
     stream = EngineStream(ATTEMPT)
@@ -82,6 +89,6 @@ def test_the_request_names_key_and_position_and_switches_top_k_off_in_sglangs_wa
     body = orjson.loads(generate_body("attempt/1", ATTEMPT))
     assert body["input_ids"] == [1, 2, 3]
     assert body["sampling_params"] == {
-        "temperature": 0.5, "top_p": 0.9, "top_k": -1, "max_new_tokens": 9, "stop_token_ids": [5], "custom_params": {"key": "ab", "position": 1},
+        "temperature": 0.5, "top_p": 0.9, "top_k": -1, "max_new_tokens": 9, "stop_token_ids": [5], "custom_params": {"key": "ab", "position": 1, "call": "train-0-0-0/0"},
     }  # fmt: skip
     assert (body["rid"], body["stream"], body["incremental"], body["return_logprob"]) == ("attempt/1", True, True, True)
