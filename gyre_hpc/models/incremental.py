@@ -13,6 +13,7 @@ Equal to models/qwen3.py up to float32 rounding (a test holds the bound).
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -49,7 +50,16 @@ def _heads_unfolded(weight: torch.Tensor, head_dim: int) -> torch.Tensor:
     return torch.cat((-b, a, b, -a), 1).flatten(0, 1)
 
 
-def _prepare_layer(params: Parameters, config: Qwen3Config, layer: int) -> _Layer:
+def _both_signs(out: torch.Tensor) -> torch.Tensor:
+    """[d, in] -> [in, 2 d]: writes both halves of the residual stream."""
+    return torch.cat((out, -out)).t().contiguous()
+
+
+def _prepare_layer(
+    params: Parameters, config: Qwen3Config, layer: int, arrange: Callable[[torch.Tensor], torch.Tensor] = _both_signs
+) -> _Layer:
+    """arrange: what becomes of the matrices that write to the residual stream."""
+
     def weight(name: str) -> torch.Tensor:
         return params[f"model.layers.{layer}.{name}.weight"]
 
@@ -65,35 +75,53 @@ def _prepare_layer(params: Parameters, config: Qwen3Config, layer: int) -> _Laye
     q_norm, k_norm = weight("self_attn.q_norm") / math.sqrt(hd), weight("self_attn.k_norm")
     norms = torch.stack([q_norm] * config.num_heads + [k_norm] * config.num_kv_heads)
     a, b = norms[:, :half], norms[:, half:]
-    out, down = weight("self_attn.o_proj"), weight("mlp.down_proj")
     gate_up = torch.cat((weight("mlp.gate_proj"), weight("mlp.up_proj")))
     return _Layer(
         qkv=(qkv * before).t().contiguous(),
         qk_norm=torch.cat((b, a, b, a), 1).contiguous(),
-        out=torch.cat((out, -out)).t().contiguous(),
+        out=arrange(weight("self_attn.o_proj")),
         gate_up=(gate_up * after).t().contiguous(),
-        down=torch.cat((down, -down)).t().contiguous(),
+        down=arrange(weight("mlp.down_proj")),
     )
 
 
 class Prepared:
-    """One version's weights in the arrangement above. Immutable; owns copies, so the snapshot may go."""
+    """One version's weights in the arrangement above. Immutable; owns copies, so the snapshot may go.
+
+    Three places are methods, because a rank that holds a part of the weights does more there (sharded_incremental.py).
+    """
 
     @torch.inference_mode()
     def __init__(self, params: Parameters, config: Qwen3Config) -> None:
-        embedding = params["model.embed_tokens.weight"]
         self.config = config
-        self.embedding = torch.cat((embedding, -embedding), 1)
-        self.layers = tuple(_prepare_layer(params, config, layer) for layer in range(config.num_layers))
-        self.head = (head_weight(params, config) * params["model.norm.weight"]).t().contiguous()
+        self.embedding, self.layers, self.head = self._arranged(params)
         cos, sin = rope_tables(config, torch.arange(config.max_context))
         self.cos = torch.cat((cos, cos), 1)[:, None].contiguous()
         self.sin = torch.cat((sin, sin), 1)[:, None].contiguous()
+
+    def _arranged(self, params: Parameters) -> tuple[torch.Tensor, tuple[_Layer, ...], torch.Tensor]:
+        """Embedding [V, 2d], layers, output matrix [d, V]."""
+        c, embedding = self.config, params["model.embed_tokens.weight"]
+        layers = tuple(_prepare_layer(params, c, layer) for layer in range(c.num_layers))
+        head = (head_weight(params, c) * params["model.norm.weight"]).t().contiguous()
+        return torch.cat((embedding, -embedding), 1), layers, head
 
     def num_bytes(self) -> int:
         tensors = [self.embedding, self.head, self.cos, self.sin]
         tensors += [t for layer in self.layers for t in (layer.qkv, layer.qk_norm, layer.out, layer.gate_up, layer.down)]
         return sum(t.numel() * t.element_size() for t in tensors)
+
+    def embed(self, tokens: torch.Tensor) -> torch.Tensor:
+        """Stream [N, 2d] of tokens [N]."""
+        return self.embedding.index_select(0, tokens)
+
+    def add(self, x: torch.Tensor, y: torch.Tensor, matrix: torch.Tensor) -> torch.Tensor:
+        """Stream x [N, 2d] and what y [N, in] adds to it through `out` or `down` of a layer."""
+        return torch.addmm(x, y, matrix)
+
+    def score(self, h: torch.Tensor) -> torch.Tensor:
+        """Normed stream [N, d] -> logits [N, V]."""
+        return torch.mm(h, self.head)
 
 
 def _norm(x: torch.Tensor, eps: float) -> torch.Tensor:
@@ -118,14 +146,14 @@ def _qkv(
 def _rest(prepared: Prepared, layer: _Layer, x: torch.Tensor, attended: torch.Tensor) -> torch.Tensor:
     """Output projection and feed-forward. attended [N, H * hd]; x and the result [N, 2d]."""
     c = prepared.config
-    x = torch.addmm(x, attended, layer.out)
+    x = prepared.add(x, attended, layer.out)
     h = _norm(x, c.rms_norm_eps)[:, : c.hidden_size]
     gate, up = torch.split_with_sizes(torch.mm(h, layer.gate_up), (c.intermediate_size, c.intermediate_size), 1)
-    return torch.addmm(x, F.silu(gate).mul_(up), layer.down)
+    return prepared.add(x, F.silu(gate).mul_(up), layer.down)
 
 
 def _logits(prepared: Prepared, x: torch.Tensor) -> torch.Tensor:
-    return torch.mm(_norm(x, prepared.config.rms_norm_eps)[:, : prepared.config.hidden_size], prepared.head)
+    return prepared.score(_norm(x, prepared.config.rms_norm_eps)[:, : prepared.config.hidden_size])
 
 
 @torch.inference_mode()
@@ -137,7 +165,7 @@ def decode(prepared: Prepared, ids: list[int], positions: list[int], rows: KVRow
     c = prepared.config
     n = len(ids)
     tokens, places = torch.tensor([ids, positions]).unbind(0)
-    x = prepared.embedding.index_select(0, tokens)
+    x = prepared.embed(tokens)
     cos, sin = prepared.cos.index_select(0, places), prepared.sin.index_select(0, places)
     views = rows.views(n)
     for layer, column, context in zip(prepared.layers, views.columns, views.contexts, strict=True):
@@ -182,7 +210,7 @@ def prefill(prepared: Prepared, ids: list[int], start: int, span: KVSpan) -> tor
     """
     c = prepared.config
     n, end = len(ids), start + len(ids)
-    x = prepared.embedding.index_select(0, torch.tensor(ids))
+    x = prepared.embed(torch.tensor(ids))
     cos, sin = prepared.cos[start:end], prepared.sin[start:end]
     first = 0 if end <= 2 * _KEY_BLOCK else start
     mask = torch.full((n, end - first), -math.inf).triu_(start - first + 1)
