@@ -116,6 +116,8 @@ class EngineConfig:
     """At a weight update: False = recompute, True = keep old KV reachable under a mixed key."""
     timed_tokens_per_s: float = 2000.0
     timed_prefill_tokens_per_s: float = 50000.0
+    timed_move_tokens_per_s: float = 500000.0
+    """Tokens whose KV comes from another cell."""
     timed_half: float = 8.0
     time_scale: float = 1.0
 

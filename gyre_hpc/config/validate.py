@@ -19,7 +19,7 @@ POSITIVE = (
     "cluster.cells", "cluster.ranks_per_cell", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
     "cluster.runner_memory_mb", "cluster.start_deadline_s", "scheduler.concurrency_half",
     "engine.page_size", "engine.kv_tokens", "engine.max_batch", "engine.prefill_chunk", "engine.timed_tokens_per_s",
-    "engine.timed_prefill_tokens_per_s", "engine.timed_half", "engine.time_scale",
+    "engine.timed_prefill_tokens_per_s", "engine.timed_move_tokens_per_s", "engine.timed_half", "engine.time_scale",
     "trainer.eps", "trainer.max_grad_norm", "trainer.micro_batch_tokens", "trainer.timed_tokens_per_s",
     "model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.head_dim", "model.intermediate_size",
     "model.max_context", "model.rope_theta", "model.rms_norm_eps", "model.init_std",

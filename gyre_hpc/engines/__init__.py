@@ -7,7 +7,7 @@ scripted.py       answers from a function
 served.py, http_surface.py, calls.py, backend.py, request.py, answer.py   shared: SGLang's HTTP API, gate, live calls
 stopping.py       when an answer ends
 ids_digest.py     hash of what an engine saw and produced
-page_table.py     keys and holders of prefix pages
+page_table.py, conversations.py, kv_pages.py   keys and holders of prefix pages; whose they are; pages for other cells
 """
 
 from typing import TYPE_CHECKING
@@ -35,10 +35,12 @@ def create_engine(
     rank: int = 0,
     decode: "Decode | None" = None,
     script: "ScriptedAnswer | None" = None,
+    moves_kv: bool = False,
 ) -> "Engine":
     """The engine of one rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
     decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
+    moves_kv: its pages can go to other cells, and come from them.
     """
     match config.kind:
         case EngineKind.embedded:
@@ -57,6 +59,7 @@ def create_engine(
                 rank=rank,
                 decode=decode,
                 script=script,
+                moves_kv=moves_kv,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
@@ -73,4 +76,5 @@ def create_engine(
                 max_context=model_config.max_context,
                 vocab_size=vocab_size,
                 decode=decode,
+                moves_kv=moves_kv,
             )

@@ -12,10 +12,12 @@ from gyre_hpc.config.schema import EngineConfig
 from gyre_hpc.engines.backend import Loads, PauseMode
 from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.calls import LiveCall
+from gyre_hpc.engines.kv_pages import KvPages
 from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.engines.timed_core import Speed, TimedCall, TimedCore, TokenSource, pseudo_random_source
+from gyre_hpc.engines.timed_kv import TimedKV
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -32,8 +34,6 @@ Timer = Callable[[float, Callable[[], None]], TimerHandle]
 class TimedEngine(ServedEngine):
     """Raises UserError when its KV cannot hold one full context."""
 
-    capabilities = EngineCapabilities(kv="none", sampling="counter")
-
     def __init__(
         self,
         config: EngineConfig,
@@ -49,6 +49,7 @@ class TimedEngine(ServedEngine):
         stream_tokens: int = 16,
         now: Callable[[], float] = clock.monotonic_s,
         decode: Decode | None = None,
+        moves_kv: bool = False,
     ) -> None:
         super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size, decode=decode)
         needed = -(-max_context // config.page_size) * config.page_size
@@ -69,9 +70,13 @@ class TimedEngine(ServedEngine):
             max_batch=config.max_batch,
             keep_kv=config.keep_kv,
             chunk=stream_tokens,
+            max_context=max_context,
             decode=decode,
         )
-        self._is_awake = False
+        self.capabilities = EngineCapabilities(kv="pages" if moves_kv else "none", sampling="counter")
+        if moves_kv:
+            self.kv = TimedKV(self, config, timer)
+        self.is_awake = False
         self._handle: TimerHandle | None = None
 
     async def close(self) -> None:
@@ -80,19 +85,40 @@ class TimedEngine(ServedEngine):
 
     async def sleep(self) -> list[RankMemory]:
         assert not self._core.num_live and not len(self.book), f"sleep with {len(self.book)} live requests"
-        self._is_awake = False
+        assert not self._core.pages.is_lending, "sleep while other cells read or write pages"
+        self.is_awake = False
         self._core.flush_cache()
         return [RankMemory(rank=self._rank, free=self._config.kv_tokens, used=0)]
 
     async def wake(self, version: Version) -> list[RankMemory]:
-        assert not self._is_awake, "already awake"
-        self._is_awake = True
+        assert not self.is_awake, "already awake"
+        self.is_awake = True
         self._core.update(self._now(), version)
         self._core.set_paused(self._now(), False)
         return [RankMemory(rank=self._rank, free=0, used=self._config.kv_tokens)]
 
     async def update_weights(self, version: Version) -> None:
         self._core.update(self._now(), version)
+        self._settle()
+
+    @property
+    def pages(self) -> KvPages:
+        return self._core.pages
+
+    @property
+    def takes_calls(self) -> bool:
+        return self.book.is_open
+
+    @property
+    def version(self) -> Version:
+        return self._core.version
+
+    def publish_all(self) -> None:
+        self._core.publish_all(self._now())
+        self._settle()
+
+    def admit(self) -> None:
+        self._core.admit(self._now())
         self._settle()
 
     def counters(self) -> dict[str, int]:
@@ -145,7 +171,7 @@ class TimedEngine(ServedEngine):
         )
 
     def facts(self) -> dict[str, Any]:
-        return {"engine": "timed", "page_size": self._config.page_size, "is_asleep": not self._is_awake, "counters": self.counters()}
+        return {"engine": "timed", "page_size": self._config.page_size, "is_asleep": not self.is_awake, "counters": self.counters()}
 
     def failure(self) -> str | None:
         return None

@@ -14,6 +14,7 @@ from typing import Any
 from gyre_hpc.engines.answer import Piece, Span, aborted
 from gyre_hpc.engines.counter_random import uniform
 from gyre_hpc.engines.ids_digest import IdsDigest
+from gyre_hpc.engines.kv_pages import KvPages
 from gyre_hpc.engines.prefix_ledger import PrefixLedger
 from gyre_hpc.engines.request import Request
 from gyre_hpc.engines.stopping import Decode, Stopping
@@ -81,11 +82,12 @@ class TimedCore:
         max_batch: int,
         keep_kv: bool,
         chunk: int,
+        max_context: int,
         decode: Decode | None = None,
     ) -> None:
         self._speed, self._source, self._chunk, self._decode = speed, source, chunk, decode
         self._max_batch, self._keep_kv = max_batch, keep_kv
-        self._prefixes = PrefixLedger(kv_tokens, page_size, keep_kv)
+        self._prefixes = PrefixLedger(kv_tokens, page_size, keep_kv, max_context)
         self._calls: dict[int, TimedCall] = {}
         self._now, self._pace = 0.0, 0.0
         self.version = Version()
@@ -140,6 +142,21 @@ class TimedCore:
                 self._release(call)
                 call.num_retractions += 1
 
+    @property
+    def pages(self) -> KvPages:
+        """Pages for other engines; `publish_all` before looking at conversations, `admit` after giving room back."""
+        return self._prefixes.pages
+
+    def publish_all(self, now: float) -> None:
+        """Full pages of calls that decode can be found, as far as their tokens were put out."""
+        self.advance(now)
+        for call in self._decoding():
+            self._publish(call)
+
+    def admit(self, now: float) -> None:
+        self.advance(now)
+        self._admit()
+
     def flush_cache(self) -> bool:
         if self._calls:
             return False
@@ -191,7 +208,7 @@ class TimedCore:
         for call in list(self._calls.values()):
             if call.ready_at is not None and call.ready_at <= self._now:
                 call.ready_at, call.is_decoding = None, True
-                self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output], self.version)
+                self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output], self.version, call.request.call)
                 self._look_ahead(call)
             elif call.is_decoding and self._num_made(call) == len(call.ahead):
                 self._show(call, len(call.ahead), call.finish)
@@ -257,7 +274,7 @@ class TimedCore:
 
     def _hold_pages(self, call: TimedCall) -> bool:
         ids = [*call.request.input_ids, *call.output]
-        held = self._prefixes.hold(ids, len(call.request.input_ids) + call.request.max_new_tokens, self.version)
+        held = self._prefixes.hold(ids, len(call.request.input_ids) + call.request.max_new_tokens, self.version, call.request.call)
         if held is None:
             return False
         call.pages, num_cached = held
@@ -274,7 +291,10 @@ class TimedCore:
     def _release(self, call: TimedCall) -> None:
         """Give back what the call holds; what it computed stays cached."""
         if call.is_decoding:
-            # The last token was sampled, not computed.
-            self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output][:-1], self.version)
-        self._prefixes.release(call.pages)
+            self._publish(call)
+        self._prefixes.release(call.pages, call.request.call)
         call.pages, call.ahead, call.ready_at, call.is_decoding = [], [], None, False
+
+    def _publish(self, call: TimedCall) -> None:
+        # The last token was sampled, not computed.
+        self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output][:-1], self.version, call.request.call)

@@ -14,7 +14,7 @@ SPEED = Speed(tokens_per_s=100.0, half=4.0, prefill_tokens_per_s=1000.0, time_sc
 
 
 def core(speed: Speed = SPEED, **change: object) -> TimedCore:
-    sizes: dict[str, object] = {"kv_tokens": 4096, "page_size": 16, "max_batch": 64, "keep_kv": False, "chunk": 10}
+    sizes: dict[str, object] = {"kv_tokens": 4096, "page_size": 16, "max_batch": 64, "keep_kv": False, "chunk": 10, "max_context": 512}
     return TimedCore(speed, source=pseudo_random_source(50), **(sizes | change))  # type: ignore[arg-type]
 
 
