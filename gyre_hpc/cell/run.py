@@ -146,6 +146,7 @@ def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: 
         snapshot_url=snapshot_url,
         checkpoint_before_publish=config.checkpoint.before_publish,
         checkpoint_every=config.checkpoint.every,
+        switch_deadline_s=config.cluster.switch_deadline_s,
         pull_deadline_s=config.transport.deadline_s,
         reduce_deadline_s=config.transport.deadline_s,
         hand_in_deadline_s=config.transport.deadline_s,

@@ -74,6 +74,9 @@ class ClusterConfig:
     runner_memory_mb: int = 4096
     start_deadline_s: float = 120.0
     """A process that has not registered by then counts as a failed start."""
+    switch_deadline_s: float = 60.0
+    """Of each step of a role change: a rank that has not answered by then is named. A cell whose whole change takes 2.5 times as long
+    is started again."""
 
 
 @dataclass(kw_only=True)

@@ -17,7 +17,7 @@ Breach = tuple[str, Any, str]
 
 POSITIVE = (
     "cluster.cells", "cluster.ranks_per_cell", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
-    "cluster.runner_memory_mb", "cluster.start_deadline_s", "scheduler.concurrency_half",
+    "cluster.runner_memory_mb", "cluster.start_deadline_s", "cluster.switch_deadline_s", "scheduler.concurrency_half",
     "engine.page_size", "engine.kv_tokens", "engine.max_batch", "engine.prefill_chunk", "engine.timed_tokens_per_s",
     "engine.timed_prefill_tokens_per_s", "engine.timed_move_tokens_per_s", "engine.timed_half", "engine.time_scale",
     "trainer.eps", "trainer.max_grad_norm", "trainer.micro_batch_tokens", "trainer.timed_tokens_per_s",

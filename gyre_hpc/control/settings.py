@@ -28,6 +28,7 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         hard_deadline_s=config.suite.hard_deadline_s,
         table_lease_s=config.gateway.table_lease_s,
         start_deadline_s=config.cluster.start_deadline_s,
+        switch_deadline_s=2.5 * config.cluster.switch_deadline_s,
         commit_deadline_s=config.transport.deadline_s,
         progress_deadline_s=max(300.0, 3 * config.suite.hard_deadline_s),
         checkpoint_before_publish=config.checkpoint.before_publish,
