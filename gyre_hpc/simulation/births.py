@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 World = CellWorld | ControllerWorld | GatewayWorld | RunnerWorld | ScriptedWorld | SupervisorWorld
 SUPERVISOR = "supervisor-0"
-SOFT_S, HARD_S = 40.0, 55.0
+SOFT_S, HARD_S = 15.0, 22.0
 
 
 def cells_of(scenario: Scenario) -> tuple[str, ...]:
@@ -69,8 +69,8 @@ def _supervision(scenario: Scenario, attempt: int) -> SupervisionSettings:
         cells=cells_of(scenario),
         extras=("scripted-0",) if scenario.warm else (),
         start_deadline_s=10.0,
-        tick_s=1.0,
-        silent_ticks=12,
+        tick_s=2.0,
+        silent_ticks=6,
         grace_s=3.0,
     )
 
@@ -107,14 +107,15 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         warm_epochs=1 if scenario.warm else 0,
         soft_deadline_s=SOFT_S,
         hard_deadline_s=HARD_S,
-        table_lease_s=3.0,
-        resend_s=0.7,
-        tick_s=0.25,
-        silence_s=6.0,
-        start_deadline_s=12.0,
-        commit_deadline_s=12.0,
-        switch_deadline_s=20.0,
-        lease_deadline_s=20.0,
+        table_lease_s=5.0,
+        resend_s=1.0,
+        tick_s=1.0,
+        status_s=4.0,
+        silence_s=7.0,
+        start_deadline_s=9.0,
+        commit_deadline_s=8.0,
+        switch_deadline_s=12.0,
+        lease_deadline_s=12.0,
         progress_deadline_s=240.0,
         train_tokens_per_s=400.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
@@ -127,12 +128,13 @@ def _cell(scenario: Scenario, process: Process) -> CellSettings:
         incarnation=process.incarnation,
         engine_url=process.url,
         snapshot_url=process.url,
-        heartbeat_s=1.0,
+        heartbeat_s=2.5,
+        core_heartbeat_s=0.7,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
-        pull_deadline_s=6.0,
-        fetch_deadline_s=6.0,
+        pull_deadline_s=4.0,
+        fetch_deadline_s=4.0,
         hand_in_deadline_s=6.0,
-        reduce_deadline_s=8.0,
+        reduce_deadline_s=6.0,
     )
 
 
@@ -150,6 +152,7 @@ def _gateway(scenario: Scenario, process: Process, register: Register) -> Gatewa
         abandon_s=5.0,
         keepalive_s=4.0,
         call_deadline_s=90.0,
+        report_s=2.5,
     )
 
 
@@ -164,4 +167,5 @@ def _runner(scenario: Scenario, process: Process) -> RunnerSettings:
         execution_cpus=1.0,
         execution_memory_mb=1.0,
         grace_s=2.0,
+        report_s=3.0,
     )

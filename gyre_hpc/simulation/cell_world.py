@@ -11,7 +11,7 @@ from gyre_hpc.simulation.trainer import Trainer
 from gyre_hpc.simulation.weights import Content, Sum, Weights
 
 _KEEP_CHECKPOINTS = 2
-_TOKEN_S = 0.06
+_TOKEN_S = 0.04
 
 
 class CellWorld:

@@ -1,4 +1,4 @@
-"""Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 8 executions, 2 updates and 5 faults."""
+"""Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 9 executions, 3 updates and 8 faults by time."""
 
 import random
 from collections import Counter
@@ -54,7 +54,7 @@ _WEIGHTS = {
     FaultKind.crash: 8.0, FaultKind.pause: 2.5, FaultKind.cut: 2.5, FaultKind.storm: 1.2, FaultKind.disk_full: 1.5, FaultKind.disk_slow: 1.0,
     FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.preempt: 0.5,
 }  # fmt: skip
-_SPAN_S = 14.0
+_SPAN_S = 13.0
 """Faults by time fall into this much of the run."""
 
 
@@ -62,15 +62,16 @@ def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     dice = random.Random(f"scenario {seed}")
     cells = dice.choice([4, 4, 4, 5])
+    groups, size = dice.choice([(2, 2), (2, 2), (1, 3), (3, 1)])
     mode = dice.choices(list(SchedulerMode), [6, 1, 1, 1])[0]
     scenario = Scenario(
         seed=seed,
         cells=cells,
         gateways=2,
-        updates=dice.choice([2, 2, 3]),
-        groups_per_batch=2,
-        group_size=2,
-        evals=dice.choice([1, 2]),
+        updates=3,
+        groups_per_batch=groups,
+        group_size=size,
+        evals=dice.choice([1, 1, 2]),
         warm=dice.choice([0, 0, 0, 0, 2]),
         capacity=dice.choice([4, 6, 8]),
         mode=mode,
@@ -82,10 +83,10 @@ def draw(seed: int) -> Scenario:
 
 
 def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
-    """At least 5 strike by time; the aimed ones need their moment to come."""
+    """Those by time strike; the aimed ones need their moment to come."""
     faults: list[Fault] = []
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(5, 7), dice.randint(2, 5)
+    num_timed, num_aimed = dice.randint(8, 10), dice.randint(4, 7)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if fault.kind is FaultKind.preempt and any(other.kind is FaultKind.preempt for other in faults):
@@ -113,7 +114,7 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
         part = dice.choice(list(_BREAKABLE))
         on = dice.choice(_BREAKABLE[part])
         share = 1.0 if kind is FaultKind.broken and on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
-        for_s = dice.choice([1.0, 4.0, 9.0, 60.0]) if kind is FaultKind.stall else 0.0
+        for_s = dice.choice([1.0, 4.0, 9.0, 30.0]) if kind is FaultKind.stall else 0.0
         return Fault(kind=kind, target=_name(part, scenario, dice), on=on, nth=dice.choice([1, 1, 2, 3]), share=share, for_s=for_s)
     if kind is FaultKind.preempt:
         return Fault(kind=kind, at=at)
@@ -123,7 +124,7 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
     if kind is FaultKind.bad_start:
         part = dice.choice(["satellite", "satellite", "core"])
         return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=float(dice.choice([1, 2, 4])))
-    for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 2.0, 4.0, 8.0])
+    for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 1.0, 2.0, 4.0, 8.0])
     share = dice.choice([0.3, 1.5]) if kind is FaultKind.disk_slow else 0.0
     other = ""
     if kind is FaultKind.cut and dice.random() < 0.6:

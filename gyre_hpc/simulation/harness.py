@@ -61,7 +61,7 @@ class Agent:
 
     def start(self) -> None:
         first = [Message(role="system", content="task"), Message(role="user", content=self._execution)]
-        self._spawn("main", first, self._dice.randint(2, 4), lambda: None if self.is_hanging else self.end(True))
+        self._spawn("main", first, self._dice.randint(2, 3), lambda: None if self.is_hanging else self.end(True))
 
     def end(self, finished: bool) -> None:
         if not self.is_over:
@@ -199,7 +199,7 @@ class Agent:
 
     def _go_on(self, thread: Thread) -> None:
         chance = self._dice.random()
-        pause = self._dice.uniform(0.02, 1.2)
+        pause = self._dice.uniform(0.02, 0.6)
         if thread.role == "main" and chance < 0.3:
             self._delegate(thread)
         elif thread.role == "main" and chance < 0.45:

@@ -11,7 +11,8 @@ from gyre_hpc.simulation.process import Process
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
 
-LOST, DOUBLED = 0.01, 0.01
+LOST, DOUBLED, LATE = 0.01, 0.01, 0.01
+"""Shares of all messages, storms aside."""
 _CHECK_EVERY = 32
 """Every so many messages one makes the way through JSON, as all do on the wire."""
 
@@ -24,6 +25,8 @@ class Network:
         self._cuts: dict[tuple[str, str], float] = {}
         self._storm = (-1.0, 0.0)
         self._num_sent = 0
+        self._newest: dict[tuple[str, str], float] = {}
+        """(sender, address) -> when the last of its messages arrives."""
 
     def cut(self, one: str, other: str, until: float) -> None:
         """`other` empty: everybody."""
@@ -54,15 +57,24 @@ class Network:
             message = decode(encode(Envelope(sender.name, sender.attempt, message))).body
         self._sim.watch.sent(sender, to, message)
         stormy = self._storm[1] if kernel.now < self._storm[0] else 0.0
-        for _ in range(2 if dice.random() < max(DOUBLED, stormy / 2) else 1):
+        struck = self._sim.faults.struck
+        copies = 2 if dice.random() < max(DOUBLED, stormy / 2) else 1
+        if copies > 1:
+            struck["message doubled"] += 1
+        for _ in range(copies):
             if dice.random() < max(LOST, stormy):
+                struck["message lost"] += 1
                 continue
-            delay = dice.uniform(0.0005, 0.004)
-            if stormy and dice.random() < stormy:
-                delay += dice.uniform(0.0, 3.0)
-            if dice.random() < 0.01:
-                delay += dice.uniform(0.0, 1.0)
-            self._sim.kernel.at(delay, self._arrival(sender.name, sender.attempt, address, message))
+            late = dice.uniform(0.0, 3.0) if stormy and dice.random() < stormy else dice.uniform(0.0, 1.0) if dice.random() < LATE else 0.0
+            if late:
+                struck["message delayed"] += 1
+            delay = dice.uniform(0.0005, 0.004) + late
+            at = kernel.now + delay
+            if at < self._newest.get((sender.name, address), 0.0):
+                struck["message overtaken"] += 1
+            else:
+                self._newest[sender.name, address] = at
+            kernel.at(delay, self._arrival(sender.name, sender.attempt, address, message))
 
     def _arrival(self, sender: str, attempt: int, address: str, message: Any) -> Call:
         def arrive() -> None:

@@ -41,6 +41,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     """Simulated."""
     faults: dict[str, int] = {}
     """That struck, by kind."""
+    sizes: dict[str, int] = {}
+    """What there was of what MINIMA name."""
     counts: dict[str, int] = {}
     fingerprint: int = 0
 
@@ -59,6 +61,7 @@ class Simulation:
         self.processes: dict[str, Process] = {}
         self.bad_starts: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        self.born: set[str] = set()
         self.attempt = 0
         self.ended: tuple[int, str] | None = None
         self.is_finishing = False
@@ -78,8 +81,16 @@ class Simulation:
             waiting = tuple(waits(self))
         return Outcome(
             scenario=self.scenario, violation=violation, stack=stack, events=self.kernel.num_events, seconds=self.kernel.now,
-            faults=dict(self.faults.struck), counts=dict(self.counts), fingerprint=self.kernel.fingerprint, waits=waiting,
+            faults=dict(self.faults.struck), sizes=self._sizes(), counts=dict(self.counts), fingerprint=self.kernel.fingerprint, waits=waiting,
         )  # fmt: skip
+
+    def _sizes(self) -> dict[str, int]:
+        kinds = Counter(name.partition("-")[0] for name in self.born)
+        messages = sum(number for kind, number in self.faults.struck.items() if kind.startswith("message"))
+        return {
+            "cells": kinds["cell"], "shards": kinds["gateway"], "executions": self.counts["executions"], "updates": self.counts["applies"],
+            "faults": sum(self.faults.struck.values()) - messages, "message faults": messages, "events": self.kernel.num_events,
+        }  # fmt: skip
 
     def _is_over(self) -> bool:
         """Raises Violation when the run goes on for long after the last fault was cured: nobody may go in circles either."""
@@ -100,6 +111,7 @@ class Simulation:
     def start_process(self, name: str, incarnation: int, attempt: int) -> Process:
         """It is born after a while, unless it fails to start."""
         process = Process(self, name, incarnation, attempt)
+        self.born.add(name)
         self.processes[name] = process
         if name != SUPERVISOR:
             process.addresses[SUPERVISOR] = f"{SUPERVISOR}#1"
@@ -112,6 +124,8 @@ class Simulation:
             self.end_process(process, 1)
             return
         self.counts["starts"] += 1
+        if process.incarnation > 1 or process.attempt > 1:
+            self.faults.struck["restart"] += 1
         bear(self, process)
         process.tell(Restarted(self._records(process)))
 

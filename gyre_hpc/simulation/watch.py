@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gyre_hpc.machines.base import Effect, Input
 from gyre_hpc.machines.batch import BatchMachine
-from gyre_hpc.machines.batch.records import CommitIntended
+from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.live import CallState
 from gyre_hpc.protocol.micro_batch import MicroBatch
@@ -21,6 +21,8 @@ from gyre_hpc.simulation.weights import Content
 
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
+
+_TOKEN_FAULTS = frozenset(purpose + fault for purpose in ("", "eval_", "warm_") for fault in ("resampled", "lost", "digest_mismatch"))
 
 
 class Watch:
@@ -48,9 +50,8 @@ class Watch:
             self._documents.controller(process, machine.state)
         elif isinstance(machine, GatewayMachine):
             tokens = machine._shard.tokens
-            for purpose in ("", "eval_", "warm_"):
-                if any(tokens[purpose + fault] for fault in ("resampled", "lost", "digest_mismatch")):
-                    raise Violation(f"{process.name}: tokens resampled, lost or not what the engine saw: {dict(tokens)}")
+            if not _TOKEN_FAULTS.isdisjoint(tokens) and any(tokens.get(fault) for fault in _TOKEN_FAULTS):
+                raise Violation(f"{process.name}: tokens resampled, lost or not what the engine saw: {dict(tokens)}")
 
     def sent(self, sender: Process, to: str, message: Any) -> None:
         self._documents.sent(sender, to, message)
@@ -74,6 +75,7 @@ class Watch:
         elif isinstance(record, CommitIntended):
             self._training.intended(process, record)
         self._documents.durable(process, record)
+        self._sim.counts["executions"] += isinstance(record, ExecutionEnded)
 
     def admitted(self, process: Process, attempt: Any) -> None:
         self._sim.counts["attempts"] += 1

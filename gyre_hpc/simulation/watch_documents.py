@@ -18,6 +18,8 @@ class DocumentTruth:
     def __init__(self) -> None:
         self._newest: dict[tuple[Any, ...], Any] = {}
         self._once: set[tuple[Any, ...]] = set()
+        self._numbers: dict[tuple[Process, str], tuple[int, int, int]] = {}
+        """A cell's numbers as its controller had them last: they seldom change."""
 
     def _grows(self, what: str, who: tuple[Any, ...], value: Any) -> None:
         key = (what, *who)
@@ -60,6 +62,10 @@ class DocumentTruth:
             self._grows("published version", who, state.version)
         self._grows("generation formed", who, state.generation)
         for cell in state.fleet.cells.values():
+            numbers = (cell.term, cell.fence, cell.incarnation)
+            if self._numbers.get((process, cell.name)) == numbers:
+                continue
+            self._numbers[process, cell.name] = numbers
             self._grows("term decided", (*who, cell.name), cell.term)
             self._grows("fence decided", (*who, cell.name), cell.fence)
             self._grows("incarnation known", (*who, cell.name), cell.incarnation)

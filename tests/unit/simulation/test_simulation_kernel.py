@@ -13,7 +13,7 @@ from gyre_hpc.simulation.kernel import Kernel, Violation
 from gyre_hpc.simulation.process import Process, Running
 from gyre_hpc.simulation.run import Simulation
 from gyre_hpc.simulation.scenario import FaultKind, Scenario, decode, encode
-from gyre_hpc.simulation.simtest import describe, main, run_seed
+from gyre_hpc.simulation.simtest import MINIMA, describe, main, run_seed
 
 
 class Listener(Machine):
@@ -120,9 +120,9 @@ def test_every_scenario_has_the_size_it_must_have() -> None:
     kinds = set()
     for seed in range(300):
         scenario = draw(seed)
-        assert scenario.cells >= 4 and scenario.gateways >= 2 and scenario.updates >= 2
+        assert scenario.cells >= 4 and scenario.gateways >= 2 and scenario.updates >= 3
         assert scenario.updates * scenario.groups_per_batch * scenario.group_size >= 8
-        assert sum(not fault.on for fault in scenario.faults) >= 5
+        assert sum(not fault.on for fault in scenario.faults) >= 8
         kinds |= {fault.kind for fault in scenario.faults}
     assert kinds == set(FaultKind)
 
@@ -159,8 +159,21 @@ def test_a_failing_seed_prints_its_schedule_and_how_to_see_it_again(
     assert "gyre simtest --seed 5" in shown and "not over after 200 events" in shown
 
 
+def test_a_seed_that_is_too_small_fails(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(MINIMA, "updates", 4)
+    assert main(seeds=1, first=1) == 1
+    shown = capsys.readouterr().out
+    assert "FAILED: the seed is too small: 3 updates, not 4" in shown and "simtest: 1 seeds, 1 failed" in shown
+
+
+def test_what_messages_suffer_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(seeds=2, first=1) == 0
+    shown = capsys.readouterr().out
+    assert all(f"message {what}" in shown for what in ("lost", "doubled", "delayed", "overtaken")) and "fewest of a seed: " in shown
+
+
 def test_a_good_seed_says_little(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(seeds=1, first=1) == 0
     shown = capsys.readouterr().out
-    assert shown.startswith("simtest: 1 seeds, 0 failed;") and "updates" in shown
+    assert shown.startswith("simtest: 1 seeds, 0 failed\n") and "updates" in shown
     assert describe(run_seed(1)).count("FAILED") == 0
