@@ -18,6 +18,11 @@ def restrict(port_range: str) -> None:
     _range = (int(low), int(high)) if port_range else None
 
 
+def allowed() -> tuple[int, int] | None:
+    """First and last port that may be listened on; None: any. For libraries that open ports of their own."""
+    return _range
+
+
 def listen(host: str, port: int = 0, backlog: int = 128) -> socket.socket:
     """A listening socket on `host`; `port` 0 means any that is allowed. Raises OSError (EADDRINUSE when the range is full)."""
     if port or _range is None:

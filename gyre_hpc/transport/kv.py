@@ -20,4 +20,8 @@ def create_block_transport(config: TransportConfig, host: str) -> BlockTransport
         from gyre_hpc.transport.kv_c10d import C10dBlocks
 
         return C10dBlocks(host=host, backend=config.backend)
+    if config.kv == "mooncake":
+        from gyre_hpc.transport.kv_mooncake import MooncakeBlocks
+
+        return MooncakeBlocks(host=host, protocol=config.kv_protocol, device=config.kv_device)
     raise UserError("transport.kv", config.kv, "use c10d, mooncake, memory or none")

@@ -1,7 +1,7 @@
-"""What every kind of block transport checks and copies alike: blocks as one stream of bytes, cut into pieces.
+"""What every kind of block transport checks and cuts alike: blocks as one stream of bytes, cut into pieces.
 
 Why pieces: a copy of a piece is short, so whoever ends an offer or a fetch waits for one piece at most; and thousands of small
-blocks cost as little as one large one.
+blocks cost little more than one large one. Source and target cut by the sizes alone, so both cut at the same places.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,6 +12,7 @@ from gyre_hpc.errors import TransferFailed
 from gyre_hpc.transport.kv_base import Bytes, Ticket
 
 PIECE_BYTES = 4 << 20
+_NO_LIMIT = 1 << 62
 
 
 def sizes_of(blocks: Sequence[Bytes]) -> tuple[int, ...]:
@@ -32,18 +33,47 @@ def check_fetch(ticket: Ticket, kind: str, into: Sequence[Bytes]) -> None:
         raise TransferFailed("a target block cannot be written")
 
 
-def pieces(blocks: Sequence[Bytes], piece_bytes: int = PIECE_BYTES) -> Iterator[list[Bytes]]:
-    """The blocks' bytes in order, as lists of views of `piece_bytes` in all; the last one is shorter. Empty blocks vanish."""
-    piece: list[Bytes] = []
+def address_of(block: Bytes) -> int:
+    """Of its first byte, in this process."""
+    return int(block.__array_interface__["data"][0])
+
+
+def cuts(sizes: Sequence[int], piece_bytes: int, max_parts: int = _NO_LIMIT) -> Iterator[list[tuple[int, int, int]]]:
+    """Pieces of `piece_bytes` and at most `max_parts` parts, the last one shorter. A part: (block, first byte in it, bytes). Empty
+    blocks vanish."""
+    piece: list[tuple[int, int, int]] = []
     room = piece_bytes
-    for block in blocks:
+    for block, size in enumerate(sizes):
         start = 0
-        while start < block.size:
-            part = block[start : start + room]
-            piece.append(part)
-            start, room = start + part.size, room - part.size
-            if not room:
+        while start < size:
+            count = min(room, size - start)
+            piece.append((block, start, count))
+            start, room = start + count, room - count
+            if not room or len(piece) == max_parts:
                 yield piece
                 piece, room = [], piece_bytes
     if piece:
         yield piece
+
+
+def pieces(blocks: Sequence[Bytes], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT) -> Iterator[list[Bytes]]:
+    """The blocks' bytes in order, as lists of views."""
+    for piece in cuts([block.size for block in blocks], piece_bytes, max_parts):
+        yield [blocks[block][start : start + count] for block, start, count in piece]
+
+
+def runs(
+    places: Sequence[int], sizes: Sequence[int], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT
+) -> Iterator[list[tuple[int, int, int]]]:
+    """The same pieces as runs of another process's memory: (offset in the piece, address there, bytes). Neighbours become one."""
+    for piece in cuts(sizes, piece_bytes, max_parts):
+        found: list[tuple[int, int, int]] = []
+        offset = 0
+        for block, start, count in piece:
+            place = places[block] + start
+            if found and found[-1][1] + found[-1][2] == place:
+                found[-1] = (found[-1][0], found[-1][1], found[-1][2] + count)
+            else:
+                found.append((offset, place, count))
+            offset += count
+        yield found

@@ -1,0 +1,25 @@
+"""Is mooncake usable here: asked at the door of a launch, and where it is opened. Imports nothing of it."""
+
+import ctypes
+import importlib.util
+import sys
+
+from gyre_hpc.errors import UserError
+
+WHEEL = "mooncake-transfer-engine"
+VERSION = "0.3.13.post1"
+
+
+def check_mooncake() -> None:
+    """Raises UserError with the remedy for the first thing that is missing."""
+    if not sys.platform.startswith("linux"):
+        raise UserError("transport.kv", "mooncake", "it exists for Linux only; use c10d")
+    if importlib.util.find_spec("mooncake") is None:
+        raise UserError(
+            "transport.kv", "mooncake", f"its wheel is missing: pip install {WHEEL}=={VERSION} ({WHEEL}-non-cuda without GPUs), or use c10d"
+        )
+    try:
+        ctypes.CDLL("libibverbs.so.1")
+    except OSError as error:
+        remedy = "it links libibverbs, over TCP too, which is missing: apt-get install libibverbs1 (dnf install libibverbs), or use c10d"
+        raise UserError("transport.kv", "mooncake", remedy) from error
