@@ -1,8 +1,8 @@
 """What does a run lose under kills: python -m benchmarks.chaos [--quick] [--seed N].
 
-The quickstart for 5 updates, with four times its groups so that it lasts, two gateway shards, and a SIGKILL about every 30 s: ready
-satellites, rollout cells, one gateway shard, the runner, in an order that the seed draws. `--quick`: 3 updates of the usual size, a
-kill about every 6 s, small evaluations. Prints each kill; the last line is JSON:
+The quickstart for 5 updates, with six times its groups so that it lasts, two gateway shards, and a SIGKILL about every 30 s: ready
+satellites, rollout cells, one gateway shard, the runner, in an order that the seed draws. `--quick`: 3 updates, fewer groups, a
+kill about every 5 s, a small warm start and evaluation. Prints each kill; the last line is JSON:
 {"kills", "tokens_lost", "tokens_resampled", "tokens_unreceived", "executions_unresolved", "orphans", "updates"}.
 Exit code 1 when a promise is broken: the 2nd, 3rd, 5th and 6th must be 0, `tokens_unreceived` at most one progress interval for
 each kill, all updates made.
@@ -39,8 +39,13 @@ class Plan:
     within_s: float
 
 
-FULL = Plan(updates=5, mean_s=30, overrides=("algo.groups_per_batch=48",), within_s=1800)
-QUICK = Plan(updates=3, mean_s=6, overrides=("evaluation.tasks=40",), within_s=280)
+FULL = Plan(updates=5, mean_s=30, overrides=("algo.groups_per_batch=72",), within_s=1800)
+QUICK = Plan(
+    updates=3,
+    mean_s=5,
+    overrides=("algo.groups_per_batch=30", "evaluation.tasks=40", "warm_start.executions=200", "warm_start.epochs=8"),
+    within_s=280,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,7 +93,11 @@ def table(kills: Sequence[Kill], story: Story) -> str:
     """One line per kill: when, whom, and in the middle of what, as the events tell afterwards."""
     rows = [f"{'at s':>7}{'update':>8}  {'victim':<12}{'as':<11}{'in the middle of':<40}noticed"]
     for kill in kills:
-        ends = [event for event in story.of("process_ended") if event.fields.get("process") == kill.name and event.time >= kill.at]
+        ends = [
+            event
+            for event in story.of("process_ended", "cell_lost")
+            if kill.name in (event.fields.get("process"), event.fields.get("cell")) and event.time >= kill.at
+        ]
         noticed = f"after {ends[0].time - kill.at:.2f} s" if ends else "no"
         doing = state_at(story.events, kill.name, kill.at)
         rows.append(f"{kill.at - story.start:>7.1f}{kill.update:>8}  {kill.name:<12}{kill.kind.value:<11}{doing:<40.40}{noticed}")
