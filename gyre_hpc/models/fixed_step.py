@@ -58,7 +58,7 @@ def fixed_step(
     assert n == len(positions) == len(contexts) <= num_rows
     padding = [0] * (num_rows - n)
     tokens, places = torch.tensor([[*ids, *padding], [*positions, *padding]]).unbind(0)
-    x = prepared.embedding.index_select(0, tokens)
+    x = prepared.embed(tokens)
     cos, sin = prepared.cos.index_select(0, places), prepared.sin.index_select(0, places)
     attended = torch.zeros(num_rows, c.num_heads * c.head_dim)
     for number, layer in enumerate(prepared.layers):

@@ -36,7 +36,7 @@ _SPLITS = {
 
 def split_of(name: str) -> Split:
     """How the parameter `name` (`model.layers.0.mlp.up_proj.weight`) is divided."""
-    return _SPLITS.get(name.split(".")[-2], Split.replicated)
+    return _SPLITS.get(name.split(".")[-2:][0], Split.replicated)
 
 
 def bounds(length: int, rank: int, size: int) -> tuple[int, int]:

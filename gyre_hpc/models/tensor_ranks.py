@@ -3,16 +3,20 @@
 A collective that fails (a rank is dead, or silent past the deadline) ends the group for good: CellLost.
 """
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C import _distributed_c10d  # its options are not all declared as exported
 
 from gyre_hpc.errors import CellLost
 
 # torch's stubs leave out half of what is used here.
 _dist: Any = dist
+_c10d: Any = _distributed_c10d
+_SUM, _MAX = _dist.ReduceOp.SUM, _dist.ReduceOp.MAX
 
 
 class TensorRanks:
@@ -20,46 +24,56 @@ class TensorRanks:
 
     def __init__(self, rank: int, size: int, group: Any = None, *, deadline_s: float = 60.0) -> None:
         assert 0 <= rank < size
-        self.rank, self.size, self.group = rank, size, group
+        self.rank, self.size = rank, size
+        self._group = _dist.group.WORLD if group is None else group
         self._deadline = timedelta(seconds=deadline_s)
+        self._options: dict[Any, Any] = {op: self._timed(_c10d.AllreduceOptions()) for op in (_SUM, _MAX)}
+        for op, options in self._options.items():
+            options.reduceOp = op
+        self._gathering = self._timed(_c10d.AllgatherOptions())
 
     def sum_(self, x: torch.Tensor) -> torch.Tensor:
         """x becomes the sum over the ranks, the same to the last bit on each."""
-        return self._reduce_(x, dist.ReduceOp.SUM)
+        return self._reduce_(x, _SUM)
 
     def max_(self, x: torch.Tensor) -> torch.Tensor:
-        return self._reduce_(x, dist.ReduceOp.MAX)
+        return self._reduce_(x, _MAX)
 
     def gather(self, x: torch.Tensor) -> torch.Tensor:
         """[...] of each rank -> [size, ...] on every rank; the same shape everywhere."""
         out = torch.empty((self.size, *x.shape), dtype=x.dtype)
         x = x.contiguous()
-        self._wait(lambda: _dist.all_gather(list(out.unbind(0)), x, group=self.group, async_op=True))
+        self._wait(lambda: self._group.allgather([list(out.unbind(0))], [x], self._gathering))
         return out
 
     def send(self, x: torch.Tensor, rank: int) -> None:
-        self._wait(lambda: _dist.isend(x.contiguous(), rank, group=self.group), (rank,))
+        self._wait(lambda: self._group.send([x.contiguous()], rank, 0), rank)
 
-    def receive_(self, x: torch.Tensor, rank: int) -> torch.Tensor:
-        self._wait(lambda: _dist.irecv(x, rank, group=self.group), (rank,))
+    def receive_(self, x: torch.Tensor, rank: int, deadline_s: float | None = None) -> torch.Tensor:
+        self._wait(lambda: self._group.recv([x], rank, 0), rank, deadline_s)
         return x
 
     def _reduce_(self, x: torch.Tensor, op: Any) -> torch.Tensor:
-        self._wait(lambda: _dist.all_reduce(x, op, group=self.group, async_op=True))
+        self._wait(lambda: self._group.allreduce([x], self._options[op]))
         return x
 
-    def _wait(self, begin: Any, suspects: tuple[int, ...] = ()) -> None:
+    def _timed(self, options: Any) -> Any:
+        options.timeout = self._deadline
+        return options
+
+    def _wait(self, begin: Callable[[], Any], peer: int | None = None, deadline_s: float | None = None) -> None:
+        deadline = self._deadline if deadline_s is None else timedelta(seconds=deadline_s)
         try:
-            begin().wait(self._deadline)
+            begin().wait(deadline)
         except RuntimeError as error:
-            raise lost(suspects or self.others(), self._deadline.total_seconds(), error) from error
+            raise self._lost(peer, deadline, error) from error
+
+    def _lost(self, peer: int | None, deadline: timedelta, error: RuntimeError) -> CellLost:
+        """Of two ranks it is the other one; of more, gloo does not say for whom it waited."""
+        suspects = self.others() if peer is None else (peer,)
+        names = f"rank {suspects[0]}" if len(suspects) == 1 else f"one of the ranks {', '.join(map(str, suspects))}"
+        first_line = str(error).partition("\n")[0]
+        return CellLost(f"{names} took no part within {deadline.total_seconds():g} s: {first_line}")
 
     def others(self) -> tuple[int, ...]:
         return tuple(rank for rank in range(self.size) if rank != self.rank)
-
-
-def lost(ranks: tuple[int, ...], deadline_s: float, error: RuntimeError) -> CellLost:
-    """Of two ranks the other one; of more, whom gloo waited for it does not say."""
-    names = f"rank {ranks[0]}" if len(ranks) == 1 else f"one of the ranks {', '.join(map(str, ranks))}"
-    first_line = str(error).partition("\n")[0]
-    return CellLost(f"{names} took no part within {deadline_s:g} s: {first_line}")

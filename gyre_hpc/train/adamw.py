@@ -4,15 +4,26 @@ Own code because parameters, gradient and moments are flat here: one step is six
 two tensors. Weight decay acts on matrices alone, not on norm weights.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from gyre_hpc.train.flat import FlatParameters
 
 
 class AdamW:
-    """Moments of `parameters`; `num_steps` counts steps taken."""
+    """Moments of `parameters`; `num_steps` counts steps taken. norm: 2-norm of numbers like the parameters, where these are a part."""
 
-    def __init__(self, parameters: FlatParameters, *, betas: tuple[float, float], eps: float, weight_decay: float) -> None:
+    def __init__(
+        self,
+        parameters: FlatParameters,
+        *,
+        betas: tuple[float, float],
+        eps: float,
+        weight_decay: float,
+        norm: Callable[[torch.Tensor], float] = lambda flat: float(flat.norm()),
+    ) -> None:
+        self._norm = norm
         self._parameters = parameters
         self._betas = betas
         self._eps = eps
@@ -36,13 +47,13 @@ class AdamW:
         if self._decays is not None:
             move.add_(self._parameters.flat * self._decays, alpha=-lr * self._weight_decay)
         self._parameters.flat.add_(move)
-        return float(move.norm())
+        return self._norm(move)
 
-    def state(self) -> dict[str, torch.Tensor]:
-        """For a checkpoint: moments by parameter name, and the count."""
-        moments = {"exp_avg": self.mean, "exp_avg_sq": self.square}
-        named = {f"{kind}.{name}": part for kind, flat in moments.items() for name, part in self._parameters.split(flat).items()}
-        return {**named, "num_steps": torch.tensor(self.num_steps, dtype=torch.int64)}
+    def state(self, named: Callable[[torch.Tensor], dict[str, torch.Tensor]] | None = None) -> dict[str, torch.Tensor]:
+        """For a checkpoint: moments by parameter name, and the count. named: numbers like the parameters by name; None: views."""
+        moments, split = {"exp_avg": self.mean, "exp_avg_sq": self.square}, named or self._parameters.split
+        named_moments = {f"{kind}.{name}": part for kind, flat in moments.items() for name, part in split(flat).items()}
+        return {**named_moments, "num_steps": torch.tensor(self.num_steps, dtype=torch.int64)}
 
     def load_state(self, state: dict[str, torch.Tensor]) -> None:
         """Inverse of `state`. Raises ValueError when it is of another model."""

@@ -78,7 +78,7 @@ def fit(
     batches = [list(mini_batches(lengths, plan.config.warm_start.batch_tokens, generator)) for _ in range(plan.epochs)]
     num_steps = sum(len(epoch) for epoch in batches)
     trainer = plan.config.trainer
-    optimizer = AdamW(parameters, betas=_BETAS, eps=trainer.eps, weight_decay=_WEIGHT_DECAY)
+    optimizer = AdamW(parameters, betas=_BETAS, eps=trainer.eps, weight_decay=_WEIGHT_DECAY, norm=ranks.norm)
     step, loss, weight = 0, 0.0, 0.0
     for epoch in batches:
         loss = weight = 0.0
@@ -86,7 +86,7 @@ def fit(
             flat, batch_loss, batch_weight = _total(parameters, model, [sequences[i] for i in indices], plan, ranks)
             if batch_weight > 0:
                 mean = flat / batch_weight
-                scale = clip_scale(float(mean.norm()), trainer.max_grad_norm)
+                scale = clip_scale(ranks.norm(mean), trainer.max_grad_norm)
                 optimizer.step(mean * scale, plan.lr(step, num_steps))
             loss, weight, step = loss + batch_loss, weight + batch_weight, step + 1
             progress(step / num_steps)
@@ -96,11 +96,11 @@ def fit(
 def _total(
     parameters: FlatParameters, model: Qwen3Config, sequences: list[Sequence], plan: Plan, ranks: CellRanks
 ) -> tuple[torch.Tensor, float, float]:
-    """Gradient, loss and weight of a mini-batch, summed over the cell's ranks."""
+    """Own gradient, loss and weight of a mini-batch, of all shares."""
     mine = ranks.share([length(sequence) for sequence in sequences])
     packed = pack(tuple(sequences[index] for index in mine))
-    gradients, measured = gradient(parameters.views, model, packed, "cross_entropy", plan.config.algo)
+    gradients, measured = gradient(parameters.views, model, packed, "cross_entropy", plan.config.algo, ranks.joint)
     parts = [part.reshape(-1) for part in gradients] or [torch.zeros_like(parameters.flat)]
     sums = torch.tensor([measured.loss_sum, measured.weight_sum], dtype=parameters.flat.dtype)
-    total = ranks.total(torch.cat([*parts, sums]))
+    total = ranks.added_up(torch.cat([*parts, sums]))
     return total[:-2], float(total[-2]), float(total[-1])

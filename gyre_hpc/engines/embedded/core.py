@@ -21,11 +21,11 @@ import torch
 from gyre_hpc.engines.answer import Piece, aborted
 from gyre_hpc.engines.embedded.forward import Forward
 from gyre_hpc.engines.embedded.memory import KVMemory
-from gyre_hpc.engines.embedded.sampling import sample, score
+from gyre_hpc.engines.embedded.sampling import next_tokens
 from gyre_hpc.engines.embedded.sequence import Sequence, Stage
+from gyre_hpc.engines.embedded.weights import Weights
 from gyre_hpc.engines.request import Request
 from gyre_hpc.engines.stopping import Decode, Stopping
-from gyre_hpc.models.incremental import Prepared
 from gyre_hpc.models.parameters import Parameters
 from gyre_hpc.protocol.identity import Version
 
@@ -50,14 +50,11 @@ class EngineCore:
         stream_s: float,
         now: Callable[[], float],
     ) -> None:
-        self._new_memory, self._forward, self._snapshot = new_memory, forward, snapshot
-        self._decode_ids, self._now = decode, now
+        self._new_memory, self._forward, self._decode_ids, self._now = new_memory, forward, decode, now
         self._max_batch, self._prefill_chunk, self._keep_kv = max_batch, prefill_chunk, keep_kv
         self._stream_tokens, self._stream_s = stream_tokens, stream_s
         self.memory: KVMemory | None = None
-        self.prepared: Prepared | None = None
-        self.version = Version()
-        self._staged: tuple[Version, Prepared] | None = None
+        self.weights = Weights(forward, snapshot)
         self.is_paused = False
         self.is_starved = False
         """Nothing runs, and what waits has no room, as pages are held for other cells. Any job may change that."""
@@ -67,9 +64,16 @@ class EngineCore:
         self._prefilling: Sequence | None = None
         self._decoding: list[Sequence] = []
         """Index = row."""
+        self.trace = 0
+        """Of all tokens sampled, in order: equal on cores that did the same."""
         self.counters = {"sampled": 0, "prefilled": 0, "cached": 0, "decode_steps": 0, "retracted": 0}
         self.step_s: dict[int, float] = {}
         """Mean seconds of a decode step by number of running sequences (newest steps weigh most)."""
+
+    @property
+    def version(self) -> Version:
+        """Served; while asleep, served last."""
+        return self.weights.version
 
     @property
     def has_work(self) -> bool:
@@ -85,7 +89,7 @@ class EngineCore:
 
     def num_bytes(self) -> int:
         """Held by KV and weights."""
-        return (self.memory.num_bytes() if self.memory else 0) + (self.prepared.num_bytes() if self.prepared else 0)
+        return (self.memory.num_bytes() if self.memory else 0) + self.weights.num_bytes()
 
     def add(self, number: int, request: Request, prescribed: list[int] | None = None) -> list[Piece]:
         """Take a call; it may be over at once."""
@@ -112,17 +116,13 @@ class EngineCore:
     def sleep(self) -> None:
         assert not self._live, f"sleep with {len(self._live)} live requests"
         assert self.memory is None or not self.memory.pages.is_lending, "sleep while other cells read or write pages"
-        self.memory = self.prepared = self._staged = None
-
-    def stage(self, version: Version) -> None:
-        """Prepare the weights of a version beside those in use. Raises KeyError, and nothing is changed."""
-        if self.memory is None or version != self.version:
-            self._staged = version, self._forward.prepare(self._snapshot(version))
+        self.memory = None
+        self.weights.drop()
 
     def wake(self, version: Version) -> None:
         """Serve the staged version."""
         assert self.memory is None, "already awake"
-        self.prepared, self.version = self._take_staged(version), version
+        self.weights.take(version)
         self.memory, self.is_paused = self._new_memory(), False
         # A number is never used again: a late word about an old lease must not end a new one.
         self.memory.pages.numbers = self._kv_numbers
@@ -137,13 +137,8 @@ class EngineCore:
         if not self._keep_kv:
             self.retract_all()
             self.memory.forget_version()
-        self.version, self.prepared = version, self._take_staged(version)
+        self.weights.take(version)
         return pieces
-
-    def _take_staged(self, version: Version) -> Prepared:
-        assert self._staged is not None and self._staged[0] == version, f"version {version} is not staged"
-        prepared, self._staged = self._staged[1], None
-        return prepared
 
     def retract_all(self) -> None:
         """Running sequences give their KV back and wait."""
@@ -170,7 +165,7 @@ class EngineCore:
         if num_decoding:
             logits.insert(0, self._decode())
         merged = logits[0] if len(logits) == 1 else torch.cat(logits)
-        tokens, logprobs = _choose(merged, stepped)
+        tokens, logprobs = next_tokens(merged, stepped)
         if num_decoding and not ready:
             self._measure(num_decoding, self._now() - begun)
         pieces = self._take_tokens(stepped, tokens, logprobs)
@@ -192,7 +187,7 @@ class EngineCore:
     def _prefill_some(self) -> list[tuple[Sequence, torch.Tensor]]:
         """Compute up to `prefill_chunk` context tokens. Returns sequences whose context is complete, with the logits
         [V] of their next token. One at a time, so that a second prompt finds the pages of the first."""
-        assert self.memory is not None and self.prepared is not None
+        assert self.memory is not None and self.weights.prepared is not None
         ready: list[tuple[Sequence, torch.Tensor]] = []
         budget = self._prefill_chunk
         while budget:
@@ -201,7 +196,7 @@ class EngineCore:
                 break
             assert seq.prefill is not None
             n = min(budget, len(seq.ids) - seq.num_kv)
-            logits = self._forward.prefill(self.prepared, seq.ids[seq.num_kv : seq.num_kv + n], seq.num_kv, seq.prefill)
+            logits = self._forward.prefill(self.weights.prepared, seq.ids[seq.num_kv : seq.num_kv + n], seq.num_kv, seq.prefill)
             seq.num_kv += n
             budget -= n
             self.counters["prefilled"] += n
@@ -233,9 +228,9 @@ class EngineCore:
 
     def _decode(self) -> torch.Tensor:
         """One token of every row: logits [B, V]."""
-        assert self.memory is not None and self.prepared is not None
+        assert self.memory is not None and self.weights.prepared is not None
         ids = [seq.ids[-1] for seq in self._decoding]
-        logits = self._forward.decode(self.prepared, ids, [seq.num_kv for seq in self._decoding], self.memory.rows)
+        logits = self._forward.decode(self.weights.prepared, ids, [seq.num_kv for seq in self._decoding], self.memory.rows)
         page_size = self.memory.page_size
         for seq in self._decoding:
             seq.num_kv += 1
@@ -247,22 +242,16 @@ class EngineCore:
     def _take_tokens(self, stepped: list[Sequence], tokens: list[int], logprobs: list[float]) -> list[Piece]:
         version, now, pieces = str(self.version), self._now(), []
         self.counters["sampled"] += len(tokens)
+        self.trace = hash((self.trace, *tokens))
         for seq, token, logprob in zip(stepped, tokens, logprobs, strict=True):
             seq.append(token, logprob, version)
             finish = seq.stopping.after(token, seq.num_output)
             if finish is not None:
                 pieces.append(self._end(seq, finish))
-            elif seq.request.stream and self._is_due(seq, now):
+            elif seq.request.stream and seq.is_due(now, self._stream_tokens, self._stream_s):
                 seq.sent_at_s = now
                 pieces.append(seq.piece(None))
         return pieces
-
-    def _is_due(self, seq: Sequence, now: float) -> bool:
-        """Cumulative chunks grow by an eighth at least: their bytes together stay linear in the answer."""
-        least = self._stream_tokens if seq.request.incremental else max(self._stream_tokens, seq.num_sent // 8)
-        if seq.num_output - seq.num_sent >= least:
-            return True
-        return seq.request.incremental and now - seq.sent_at_s >= self._stream_s
 
     def _start_decoding(self, seq: Sequence) -> None:
         assert self.memory is not None
@@ -301,15 +290,6 @@ class EngineCore:
     def _measure(self, num_running: int, seconds: float) -> None:
         before = self.step_s.get(num_running, seconds)
         self.step_s[num_running] = before + 0.1 * (seconds - before)
-
-
-def _choose(logits: torch.Tensor, stepped: list[Sequence]) -> tuple[list[int], list[float]]:
-    """Next token and log-prob of each row [B, V]: drawn, or as prescribed. An engine has a script for all or for none."""
-    requests = [seq.request for seq in stepped]
-    prescribed = [seq.prescribed[seq.num_output] for seq in stepped if seq.prescribed is not None]
-    if not prescribed:
-        return sample(logits, requests, [seq.num_output for seq in stepped])
-    return prescribed, score(logits, requests, prescribed)
 
 
 def _by_age(seq: Sequence) -> int:

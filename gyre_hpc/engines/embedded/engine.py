@@ -2,21 +2,17 @@
 
 import asyncio
 import logging
-import os
 from typing import Any
 
-from gyre_hpc import clock
 from gyre_hpc.config.schema import EngineConfig
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.backend import Loads, PauseMode
 from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.embedded import jobs
-from gyre_hpc.engines.embedded.core import EngineCore
-from gyre_hpc.engines.embedded.fixed_forward import FixedForward
-from gyre_hpc.engines.embedded.forward import Forward
+from gyre_hpc.engines.embedded.build import new_core, new_forward
 from gyre_hpc.engines.embedded.kv import EmbeddedKV, layout_of
-from gyre_hpc.engines.embedded.memory import KVMemory
+from gyre_hpc.engines.embedded.turns import LeaderTurns
 from gyre_hpc.engines.embedded.worker import Worker
 from gyre_hpc.engines.request import BadRequest, Request
 from gyre_hpc.engines.scripted import ScriptedAnswer, prescribed_ids
@@ -24,6 +20,7 @@ from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.errors import UserError
 from gyre_hpc.models.qwen3_config import Qwen3Config
+from gyre_hpc.models.tensor_ranks import TensorRanks
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
 from gyre_hpc.transport.base import SnapshotStore
@@ -36,6 +33,7 @@ class EmbeddedEngine(ServedEngine):
 
     decode: looks for stop strings. script: says which tokens come instead of a draw; everything else is computed as ever,
     and log-probs are the model's. moves_kv: pages go to other cells, and come from them.
+    ranks: this rank leads others that hold the model with it (EngineFollower); they are started first.
     """
 
     def __init__(
@@ -53,6 +51,7 @@ class EmbeddedEngine(ServedEngine):
         decode: Decode | None = None,
         script: ScriptedAnswer | None = None,
         moves_kv: bool = False,
+        ranks: TensorRanks | None = None,
     ) -> None:
         super().__init__(
             run_token=run_token, host=host, port=port, max_context=model.max_context, vocab_size=model.vocab_size, decode=decode
@@ -61,30 +60,16 @@ class EmbeddedEngine(ServedEngine):
         if config.kv_tokens < needed:
             raise UserError("engine.kv_tokens", config.kv_tokens, f"make it at least {needed}: one call of the longest context")
         self._config, self._model, self._store, self._rank, self._script = config, model, store, rank, script
-        self._forward = FixedForward(model, config.max_batch) if config.deterministic else Forward(model)
-        self._core = EngineCore(
-            self._new_memory,
-            forward=self._forward,
-            snapshot=store.get,
-            decode=decode,
-            max_batch=config.max_batch,
-            prefill_chunk=config.prefill_chunk,
-            keep_kv=config.keep_kv,
-            stream_tokens=stream_tokens,
-            stream_s=stream_s,
-            now=clock.monotonic_s,
-        )
+        forward = new_forward(config, model, ranks)
+        self._core = new_core(config, forward, store.get, decode=decode, stream_tokens=stream_tokens, stream_s=stream_s)
         self.capabilities = EngineCapabilities(kv="pages" if moves_kv else "none", sampling="counter")
         if moves_kv:
-            layout = layout_of(self._forward.model, page_size=config.page_size, num_ranks=1, keep_kv=config.keep_kv)
+            layout = layout_of(forward.model, page_size=config.page_size, num_ranks=ranks.size if ranks else 1, keep_kv=config.keep_kv)
             self.kv = EmbeddedKV(self._ask, self._core, self.book, layout)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._updating = asyncio.Lock()
-        self._worker = Worker(self._core, deliver=self._deliver, on_failure=self._on_failure)
-
-    def _new_memory(self) -> KVMemory:
-        c = self._config
-        return KVMemory(self._forward, kv_tokens=c.kv_tokens, page_size=c.page_size, max_batch=c.max_batch, keep_kv=c.keep_kv)
+        turns = None if ranks is None else LeaderTurns(ranks)
+        self._worker = Worker(self._core, turns=turns, deliver=self._deliver, on_failure=self._on_failure)
 
     async def start(self) -> str:
         self._loop = asyncio.get_running_loop()
@@ -174,8 +159,9 @@ class EmbeddedEngine(ServedEngine):
     def failure(self) -> str | None:
         return None if self._worker.failure is None else f"the engine's compute thread failed: {self._worker.failure!r}"
 
-    def _memory(self, used: list[int]) -> list[RankMemory]:
-        return [RankMemory(rank=self._rank, free=_free_bytes(), used=bytes_) for bytes_ in used]
+    def _memory(self, figures: list[tuple[int, int]]) -> list[RankMemory]:
+        """Of (free, used) of this rank and those that follow it."""
+        return [RankMemory(rank=rank, free=free, used=used) for rank, (free, used) in enumerate(figures, start=self._rank)]
 
     async def _ask(self, job: jobs.Job) -> Any:
         return await asyncio.wrap_future(self._worker.ask(job))
@@ -191,13 +177,3 @@ class EmbeddedEngine(ServedEngine):
         _LOG.error("the engine's compute thread failed", exc_info=error)
         assert self._loop is not None
         self._loop.call_soon_threadsafe(self.book.fail, f"the engine's compute thread failed: {error!r}")
-
-
-def _free_bytes() -> int:
-    """Memory this machine can still give, bytes (the CPU is this engine's device)."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            fields = dict(line.split(":", 1) for line in file)
-        return int(fields["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -4,7 +4,7 @@ Invariants (each has a test): the log-probs of a call are the same to the last b
 computed or found in the cache, prefilled or decoded, retracted or not, begun here and continued elsewhere, its pages imported.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 
@@ -60,10 +60,10 @@ class FixedRows(KVRows):
 
 
 class FixedForward(Forward):
-    """Steps of `num_rows` tokens, whatever there is to do; the whole model on this rank."""
+    """Steps of `num_rows` tokens, whatever there is to do."""
 
-    def __init__(self, model: Qwen3Config, num_rows: int) -> None:
-        super().__init__(model)
+    def __init__(self, model: Qwen3Config, num_rows: int, arrange: Callable[[Parameters], Prepared] | None = None) -> None:
+        super().__init__(model, arrange)
         self._shape = FixedShape(model, num_rows)
         self._is_checked = False
 

@@ -4,6 +4,8 @@ The core decides what is computed next; a Forward knows nothing of sequences, pa
 weights, steps of one fixed shape) takes this one's place without the core noticing.
 """
 
+from collections.abc import Callable
+
 import torch
 
 from gyre_hpc.models.incremental import Prepared, decode, prefill
@@ -15,13 +17,13 @@ from gyre_hpc.models.qwen3_config import Qwen3Config
 class Forward:
     """Steps as small as the work that there is."""
 
-    def __init__(self, model: Qwen3Config) -> None:
-        self.model = model
-        """The shape that this rank computes."""
+    def __init__(self, model: Qwen3Config, arrange: Callable[[Parameters], Prepared] | None = None) -> None:
+        """model: the shape that this rank computes. arrange: makes its weights of a whole snapshot; None: they are the whole."""
+        self.model, self._arrange = model, arrange
 
     def prepare(self, snapshot: Parameters) -> Prepared:
         """Weights from a whole snapshot by Hugging Face names; owns its memory."""
-        return Prepared(snapshot, self.model)
+        return Prepared(snapshot, self.model) if self._arrange is None else self._arrange(snapshot)
 
     def new_rows(self, max_rows: int) -> KVRows:
         """Working memory of up to `max_rows` decoding sequences."""

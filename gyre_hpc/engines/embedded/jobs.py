@@ -18,6 +18,7 @@ import msgspec
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.base import Block, Reservation
 from gyre_hpc.engines.embedded.core import EngineCore
+from gyre_hpc.engines.embedded.free_memory import free_bytes
 from gyre_hpc.engines.request import Request
 from gyre_hpc.protocol.identity import Version
 
@@ -26,6 +27,8 @@ class EachRank(msgspec.Struct, frozen=True):
     """A job whose result every rank gives."""
 
     answer: ClassVar[Any] = None
+    may_fail_alone: ClassVar[bool] = False
+    """False: where some ranks fail and others do not, the engine is broken."""
 
 
 class Add(msgspec.Struct, frozen=True, tag=True):
@@ -47,6 +50,7 @@ class Abort(msgspec.Struct, frozen=True, tag=True):
 class Prepare(EachRank, frozen=True, tag=True):
     """Get the weights of `version` ready for Wake or Update. KeyError: the store lacks it."""
 
+    may_fail_alone: ClassVar[bool] = True
     version: Version
 
 
@@ -57,16 +61,16 @@ class Update(msgspec.Struct, frozen=True, tag=True):
 
 
 class Wake(EachRank, frozen=True, tag=True):
-    """Allocate, and serve the version made ready. Result: bytes in use."""
+    """Allocate, and serve the version made ready. Result: (free, used) bytes."""
 
-    answer: ClassVar[Any] = int
+    answer: ClassVar[Any] = tuple[int, int]
     version: Version
 
 
 class Sleep(EachRank, frozen=True, tag=True):
-    """Give memory and weights back. Result: bytes in use."""
+    """Give memory and weights back. Result: (free, used) bytes."""
 
-    answer: ClassVar[Any] = int
+    answer: ClassVar[Any] = tuple[int, int]
 
 
 class Pause(msgspec.Struct, frozen=True, tag=True):
@@ -119,10 +123,10 @@ class Reserve(EachRank, frozen=True, tag=True):
 
 
 class Publish(msgspec.Struct, frozen=True, tag=True):
-    """The next `num_good` pages of a reservation have their content. Result: how many were published."""
+    """The pages at these places of a reservation have their content. Result: tuple[int, ...], the places published."""
 
     reservation: int
-    num_good: int
+    arrived: tuple[int, ...]
 
 
 class Cancel(msgspec.Struct, frozen=True, tag=True):
@@ -155,13 +159,13 @@ def _do_quietly(core: EngineCore, job: Job) -> Any:
     """Jobs of which no client hears."""
     match job:
         case Prepare():
-            core.stage(job.version)
+            core.weights.stage(job.version)
         case Wake():
             core.wake(job.version)
-            return core.num_bytes()
+            return free_bytes(), core.num_bytes()
         case Sleep():
             core.sleep()
-            return core.num_bytes()
+            return free_bytes(), core.num_bytes()
         case Pause():
             core.pause(job.retract)
         case Resume():
@@ -174,7 +178,7 @@ def _do_quietly(core: EngineCore, job: Job) -> Any:
 def _do_with_pages(core: EngineCore, job: KvJob) -> Any:
     """An engine that sleeps has no pages: nothing is found and nothing is open."""
     if core.memory is None:
-        nothing = {ListConversations: (), Blocks: (), Reserve: Reservation(number=0)}
+        nothing = {ListConversations: (), Blocks: (), Publish: (), Reserve: Reservation(number=0)}
         return nothing.get(type(job), 0)
     pages = core.memory.pages
     match job:
@@ -188,8 +192,8 @@ def _do_with_pages(core: EngineCore, job: KvJob) -> Any:
             pages.release(lease)
         case Reserve(version=version, blocks=blocks):
             return pages.reserve(version, blocks) if version == core.version else Reservation(number=0)
-        case Publish(reservation=reservation, num_good=num_good):
-            return pages.publish(reservation, num_good, core.version)
+        case Publish(reservation=reservation, arrived=arrived):
+            return pages.publish(reservation, arrived, core.version)
         case Cancel(reservation=reservation):
             pages.cancel(reservation)
     return None

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import torch
 
 from gyre_hpc.engines.counter_random import uniform
+from gyre_hpc.engines.embedded import sequence
 from gyre_hpc.engines.request import Request
 
 
@@ -57,3 +58,12 @@ def sample(logits: torch.Tensor, requests: Sequence[Request], num_outputs: Seque
         if not request.temperature:
             chosen[row] = torch.argmax(logits[row])
     return chosen[:, 0].tolist(), logprobs.gather(1, chosen)[:, 0].tolist()
+
+
+def next_tokens(logits: torch.Tensor, stepped: Sequence[sequence.Sequence]) -> tuple[list[int], list[float]]:
+    """Next token and log-prob of each row [B, V]: drawn, or as prescribed. An engine has a script for all or for none."""
+    requests = [seq.request for seq in stepped]
+    prescribed = [seq.prescribed[seq.num_output] for seq in stepped if seq.prescribed is not None]
+    if not prescribed:
+        return sample(logits, requests, [seq.num_output for seq in stepped])
+    return prescribed, score(logits, requests, prescribed)

@@ -80,6 +80,13 @@ class Sequence:
         else:
             self.spans.append((version, position, position + 1))
 
+    def is_due(self, now: float, stream_tokens: int, stream_s: float) -> bool:
+        """Whether a chunk goes out. Cumulative ones grow by an eighth at least: their bytes together stay linear in the answer."""
+        least = stream_tokens if self.request.incremental else max(stream_tokens, self.num_sent // 8)
+        if self.num_output - self.num_sent >= least:
+            return True
+        return self.request.incremental and now - self.sent_at_s >= stream_s
+
     def piece(self, finish: dict[str, Any] | None) -> Piece:
         """What was sampled since the last piece."""
         start, self.num_sent = self.num_sent, len(self.logprobs)

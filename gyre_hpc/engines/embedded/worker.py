@@ -1,7 +1,7 @@
 """The one thread in which an embedded engine computes: jobs between steps, steps while there is work.
 
-Jobs run in the order they were given. If a job or a step raises, a job's error goes to its caller; a step's error breaks
-the engine: `on_failure` is called once, later jobs raise it.
+Jobs run in the order they were given. A job's error goes to its caller. What breaks the engine (a step that raises, ranks
+that did not do the same, a rank that is lost) is told to `on_failure` once, and later jobs raise it.
 """
 
 import threading
@@ -15,6 +15,7 @@ import torch
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.embedded.core import EngineCore
 from gyre_hpc.engines.embedded.jobs import EachRank, Job, do
+from gyre_hpc.engines.embedded.turns import BEAT_S, LeaderTurns, Turn
 
 
 class Worker:
@@ -24,10 +25,12 @@ class Worker:
         self,
         core: EngineCore,
         *,
+        turns: LeaderTurns | None = None,
         deliver: Callable[[list[Piece]], None],
         on_failure: Callable[[BaseException], None],
     ) -> None:
-        """Both functions are called in the thread."""
+        """turns: to the other ranks, which have to do what this one does. Both functions are called in the thread."""
+        self._turns = turns
         self._core, self._deliver, self._on_failure = core, deliver, on_failure
         self._condition = threading.Condition()
         self._jobs: deque[tuple[Future[Any], Job]] = deque()
@@ -67,9 +70,11 @@ class Worker:
         """Jobs, then one step. False when closed."""
         with self._condition:
             while not self._jobs and not self._is_closed and not self._can_step():
-                self._condition.wait()
+                if not self._condition.wait(None if self._turns is None else BEAT_S):
+                    break
             jobs, is_closed = list(self._jobs), self._is_closed
             self._jobs.clear()
+        self._tell([job for _, job in jobs], is_closed)
         for future, job in jobs:
             self._do(future, job)
         if not is_closed and self._can_step():
@@ -79,24 +84,65 @@ class Worker:
     def _can_step(self) -> bool:
         return self.failure is None and self._core.has_work
 
+    def _tell(self, jobs: list[Job], is_last: bool) -> None:
+        if self._turns is None or self.failure is not None:
+            return
+        try:
+            self._turns.tell(Turn(tuple(jobs), self._core.trace, is_last))
+        except BaseException as error:  # noqa: BLE001 - thread edge
+            self._break(error)
+
     def _do(self, future: "Future[Any]", job: Job) -> None:
         try:
             if self.failure is not None:
                 raise RuntimeError("the engine's compute thread failed") from self.failure
-            result, pieces = do(self._core, job)
-            self._send(pieces)
-            future.set_result([result] if isinstance(job, EachRank) else result)
+            result = self._everywhere(job) if isinstance(job, EachRank) else self._here(job)
         except BaseException as error:  # noqa: BLE001 - it rises in whoever asked for the job
             future.set_exception(error)
+        else:
+            future.set_result(result)
+
+    def _here(self, job: Job) -> Any:
+        result, pieces = do(self._core, job)
+        self._send(pieces)
+        return result
+
+    def _everywhere(self, job: Job) -> list[Any]:
+        """The results of all ranks, this one's first."""
+        assert isinstance(job, EachRank)
+        if self._turns is None:
+            return [self._here(job)]
+        result, own_error = None, None
+        try:
+            result = self._here(job)
+        except Exception as error:  # noqa: BLE001 - rises below
+            own_error = error
+        try:
+            others, errors = self._turns.hear(job)
+        except BaseException as error:  # a rank is lost
+            self._break(error)
+            raise
+        failed = len(errors) + (own_error is not None)
+        if 0 < failed <= len(errors) + len(others) and not job.may_fail_alone:
+            self._break(RuntimeError(f"{type(job).__name__} failed on some ranks only: {'; '.join(errors) or own_error!r}"))
+        if own_error is not None:
+            raise own_error
+        if errors:
+            raise RuntimeError("; ".join(errors))
+        return [result, *others]
 
     def _do_step(self) -> None:
         try:
             pieces = self._core.step()
         except BaseException as error:  # noqa: BLE001 - thread edge: it is shown to every caller by on_failure
-            self.failure = error
-            self._on_failure(error)
+            self._break(error)
         else:
             self._send(pieces)
+
+    def _break(self, error: BaseException) -> None:
+        if self.failure is None:
+            self.failure = error
+            self._on_failure(error)
 
     def _send(self, pieces: list[Piece]) -> None:
         if pieces:

@@ -95,11 +95,12 @@ def test_jobs_run_in_order_in_one_thread_and_errors_go_to_the_caller() -> None:
     worker = Worker(core, deliver=lambda _: None, on_failure=lambda _: None)
     worker.start()
     asked = [worker.ask(job) for job in (jobs.Prepare(V0), jobs.Wake(V0), jobs.Prepare(V1), jobs.FlushCache(), jobs.Sleep())]
-    (awake,) = asked[1].result()
+    ((_, awake),) = asked[1].result()
     assert awake > 0
     with pytest.raises(KeyError):
         asked[2].result()
-    assert (asked[3].result(), asked[4].result()) == (True, [0])
+    ((_, asleep),) = asked[4].result()
+    assert (asked[3].result(), asleep) == (True, 0)
     worker.close()
     assert threads == ["engine-compute"] * 2
     with pytest.raises(RuntimeError, match="closed"):

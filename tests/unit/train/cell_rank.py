@@ -12,10 +12,12 @@ from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 from tests.contracts.training_data import VOCAB, config, micro_batch, sequence
 
 
-def run(rank: int, world: int, lengths: list[int]) -> dict:
+def run(rank: int, world: int, lengths: list[int], tensor_parallel: int) -> dict:
     """Everything a cell does once: accumulate, add a hand-in, apply, fit."""
     store = HostSnapshotStore()
-    trainer = create_trainer(config(), vocab_size=VOCAB, store=store, rank=rank, world=world)
+    told = config()
+    told.cluster.tensor_parallel, told.model.num_kv_heads = tensor_parallel, 2
+    trainer = create_trainer(told, vocab_size=VOCAB, store=store, rank=rank, world=world)
     trainer.init(Version(0, 0))
     trainer.wake(Version(0, 0))
     sequences = [sequence(length, seed) for seed, length in enumerate(lengths)]
@@ -41,9 +43,10 @@ def run(rank: int, world: int, lengths: list[int]) -> dict:
 
 
 def main(rank: int, world: int, meeting: str, lengths: list[int], out: str) -> None:
+    """Once for ranks that share the sequences, once for ranks that share the model."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=world)
-    torch.save(run(rank, world, lengths), Path(out))
+    torch.save({tensor_parallel: run(rank, world, lengths, tensor_parallel) for tensor_parallel in (1, 0)}, Path(out))
     dist.destroy_process_group()
 
 

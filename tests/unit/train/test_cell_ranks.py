@@ -9,27 +9,30 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gyre_hpc.train.cell_ranks import CellRanks
+from gyre_hpc.models.qwen3_config import from_model_config
+from gyre_hpc.train.cell_ranks import DataParallel
+from tests.contracts.training_data import VOCAB, config
 from tests.unit.train.cell_rank import run
 
 ROOT = Path(__file__).parents[3]
+MODEL = from_model_config(config().model, VOCAB)
 LENGTHS = [100, 450, 450, 30]
 
 
 @given(lengths=st.lists(st.integers(1, 500), max_size=30), world=st.integers(1, 4))
 def test_every_sequence_goes_to_exactly_one_rank(lengths, world):
-    shares = [CellRanks(rank, world).share(lengths) for rank in range(world)]
+    shares = [DataParallel(rank, world, MODEL).share(lengths) for rank in range(world)]
     assert sorted(index for share in shares for index in share) == list(range(len(lengths)))
 
 
 @given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=30), world=st.integers(1, 4))
 def test_no_rank_has_more_than_one_sequence_too_many(lengths, world):
-    loads = [sum(lengths[i] for i in CellRanks(rank, world).share(lengths)) for rank in range(world)]
+    loads = [sum(lengths[i] for i in DataParallel(rank, world, MODEL).share(lengths)) for rank in range(world)]
     assert max(loads) - min(loads) <= max(lengths)
 
 
 @pytest.fixture(scope="module")
-def ranks(tmp_path_factory):
+def both(tmp_path_factory):
     folder = tmp_path_factory.mktemp("ranks")
     lengths = ",".join(map(str, LENGTHS))
     started = [
@@ -56,9 +59,14 @@ def ranks(tmp_path_factory):
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in (0, 1)]
 
 
+@pytest.fixture(params=[1, 0], ids=["data_parallel", "tensor_parallel"])
+def ranks(both, request):
+    return [of_rank[request.param] for of_rank in both]
+
+
 @pytest.fixture(scope="module")
 def alone():
-    return run(0, 1, LENGTHS)
+    return run(0, 1, LENGTHS, 0)
 
 
 @pytest.mark.parametrize("what", ["sum", "with_hand_in", "updated", "warm"])
