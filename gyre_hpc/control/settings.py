@@ -30,6 +30,7 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         start_deadline_s=config.cluster.start_deadline_s,
         switch_deadline_s=2.5 * config.cluster.switch_deadline_s,
         commit_deadline_s=config.transport.deadline_s,
+        kv_budget_s=config.transport.kv_budget_s if config.transport.kv != "none" else 0.0,
         progress_deadline_s=max(300.0, 3 * config.suite.hard_deadline_s),
         checkpoint_before_publish=config.checkpoint.before_publish,
         # Timed engines make tokens up.

@@ -90,6 +90,8 @@ def _cell(cell: dict[str, Any]) -> CellStatus:
         reason=reason,
         live=cell["live"],
         cpu_s=cell["cpu_s"],
+        error=cell["error"],
+        memory={step: [(rank, free, used) for rank, free, used in figures] for step, figures in cell["memory"].items()},
     )
 
 

@@ -13,7 +13,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "order": ("cell term role version? seq?", "a role order went out"),
     "lend": ("cell reason forced", "a cell leaves rollout for training"),
     "recall": ("cell reason", "a cell leaves training for rollout"),
-    "switch": ("cell term direction steps", "a role change ended; seconds by step"),
+    "switch": (
+        "cell term direction steps",
+        "a role change ended; seconds by step, leave_table first: until every gateway knew, the cell served on",
+    ),
     "kv_moved": (
         "cell targets conversations of tokens seconds trouble",
         "a cell on its way to training gave KV to targets: conversations of those planned; trouble: why some of it stayed",

@@ -28,6 +28,10 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     """Calls running on it."""
     cpu_s: float = 0.0
     """CPU seconds of its processes since its start."""
+    error: str = ""
+    """What went wrong and is not cured yet."""
+    memory: dict[str, list[tuple[int, int, int]]] = {}
+    """(rank, free, used) of its device after each of wake_engine, sleep_engine, wake_trainer, sleep_trainer, newest; bytes."""
 
 
 class WaterlevelStatus(msgspec.Struct, frozen=True, kw_only=True):

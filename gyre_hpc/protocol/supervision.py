@@ -20,6 +20,8 @@ class Entry(msgspec.Struct, frozen=True):
     incarnation: int
     url: str = ""
     lost: str = ""
+    aside: bool = False
+    """It is kept stopped for the rest of the run."""
 
 
 class Directory(msgspec.Struct, frozen=True, tag="directory"):

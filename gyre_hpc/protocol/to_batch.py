@@ -162,6 +162,9 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """Conversations that went elsewhere when this cell last left rollout (under `term`)."""
     error: str = ""
     """What went wrong and is not cured yet; a rank that does not answer is named here."""
+    broken: str = ""
+    """Why this cell itself does not work: its engine fails, a rank does not answer. Empty while it lacks only what others have to
+    give (a snapshot, a disk, a peer)."""
     waiting: str = ""
     """What the cell waits for now, with its deadline; empty when it has nothing to wait for."""
 

@@ -6,9 +6,10 @@ from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import Directory
-from gyre_hpc.protocol.to_batch import CellReport, CellState
+from gyre_hpc.protocol.to_batch import CellReport, CellState, Moved
+from gyre_hpc.protocol.to_cell import KvOrder
 
-_WORKING = {CellState.rollout, CellState.draining, CellState.switching, CellState.train, CellState.handing_in}
+_NOT_WORKING = (CellState.starting, CellState.lost)
 
 
 class Move(enum.Enum):
@@ -40,24 +41,39 @@ class Cell:
         self.left_table = 0
         self.in_table = False
         self.lent_at = -1e18
+        self.leave_s = 0.0
+        """How long its last departure from the table took to reach every gateway."""
+        self.kv: KvOrder | None = None
+        """What it may do with its KV in this term; frozen when the term begins."""
+        self.moved: tuple[Moved, ...] = ()
+        """What it last said of KV that went elsewhere."""
         self.hand_in = False
         """It left training with a sum that the core does not have yet."""
         self.moving_since: float | None = None
         self.working_since: float | None = None
         """When it last accumulated, or was given its first lease; None while it holds none."""
+        self.broken_since: float | None = None
+        """Since when it says that it does not work; None while it does not say so."""
+        self.stale_since: float | None = None
+        """Since when it serves weights beyond the staleness bound; None while it does not."""
+        self.stale_told = False
         self.settled_at = -1e18
         """When its last role change was over."""
         self.lost = ""
         """Why it is not there now; empty when it is."""
         self.aside = ""
         self.failed_starts = 0
+        """In a row, of its own."""
+        self.is_own_start = True
+        """This controller saw the incarnation begin or live: when it ends before it ever worked, that was a failed start."""
         self.asked_at = -1e18
         self.started_at = 0.0
 
     @property
     def is_usable(self) -> bool:
         """Has weights and can take orders."""
-        return not self.lost and not self.aside and self.report is not None and self.report.state in _WORKING
+        report = self.report
+        return report is not None and not self.lost and not self.aside and report.state not in _NOT_WORKING
 
     @property
     def is_serving(self) -> bool:
@@ -97,9 +113,9 @@ class Cell:
     def has(self, version: Version) -> bool:
         return self.report is not None and version in self.report.snapshots
 
-    def change_role(self, role: Role) -> None:
+    def change_role(self, role: Role, kv: KvOrder | None = None) -> None:
         """A new term begins. A cell that trains again goes on with the sum it has."""
-        self.role = role
+        self.role, self.kv = role, kv
         self.hand_in = self.hand_in and role is Role.rollout
         self.term += 1
         self.move = Move.ordered
@@ -149,23 +165,23 @@ class Fleet:
     def moving(self) -> Cell | None:
         return next((cell for cell in self.usable() if cell.move is not Move.none), None)
 
-    def take_directory(self, now: float, directory: Directory) -> list[Cell]:
-        """Learn of new incarnations; return cells whose incarnation ended (lost) just now."""
+    def take_directory(self, now: float, directory: Directory) -> list[tuple[Cell, str]]:
+        """Learn of new incarnations; return cells whose incarnation ended just now, and why. Of those some may be there again."""
         lost = []
         for entry in directory.entries:
             cell = self.cells.get(entry.process)
             if cell is None or entry.incarnation < cell.incarnation:
                 continue
+            if entry.aside:
+                cell.aside = cell.aside or entry.lost
             if entry.incarnation > cell.incarnation:
                 if cell.incarnation and not cell.lost:
-                    cell.lost = "replaced by a newer start"
-                    lost.append(cell)
-                cell.incarnation, cell.report, cell.started_at = entry.incarnation, None, now
-                if not entry.lost:
-                    cell.lost = ""
-            if entry.lost and not cell.lost:
+                    lost.append((cell, "replaced by a newer start"))
+                cell.is_own_start = bool(cell.incarnation) or not entry.lost
+                cell.incarnation, cell.report, cell.started_at, cell.lost = entry.incarnation, None, now, ""
+            if entry.lost and not cell.lost and not cell.aside:
                 cell.lost = entry.lost
-                lost.append(cell)
+                lost.append((cell, entry.lost))
         return lost
 
     def take_report(self, now: float, report: CellReport) -> bool:

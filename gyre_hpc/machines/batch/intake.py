@@ -5,6 +5,8 @@ from functools import partial
 from gyre_hpc.machines.base import Effect, Note, Send
 from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import GroupState
+from gyre_hpc.machines.batch.moving import take_moved
+from gyre_hpc.machines.batch.phases import finish
 from gyre_hpc.machines.batch.records import ExecutionEnded, ExecutionRestarted, FirstCalled
 from gyre_hpc.machines.batch.state import State, persist, void
 from gyre_hpc.machines.batch.trial import Phase
@@ -20,27 +22,23 @@ def take_directory(state: State, now: float, directory: Directory) -> list[Effec
     """New addresses; cells whose process ended are lost."""
     state.urls |= {entry.process: entry.url for entry in directory.entries if entry.url}
     effects: list[Effect] = []
-    for cell in state.fleet.take_directory(now, directory):
-        effects += lose_cell(state, now, cell, cell.lost)
+    for cell, reason in state.fleet.take_directory(now, directory):
+        effects += lose_cell(state, now, cell, reason) if cell.lost else _let_go(state, cell, reason)
     return effects
 
 
 def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]:
-    """Void what the cell holds and order its next start; set it aside after too many failed starts."""
+    """Void what the cell holds and order its next start; set it aside after too many failed starts of its own. Without a core the run
+    cannot go on: it ends then."""
     never_worked = cell.report is None or cell.report.state is CellState.starting
-    cell.failed_starts = cell.failed_starts + 1 if never_worked else 0
+    cell.failed_starts = 0 if not never_worked else cell.failed_starts + cell.is_own_start
     cell.lost = reason or "lost"
-    is_core = cell is state.fleet.core
-    voided = state.batch.void_core(cell.name) if is_core else state.batch.void(cell.name)
-    cell.fence += 1
-    cell.hand_in = False
-    state.add("cells_lost")
-    effects: list[Effect] = [Note("cell_lost", {"cell": cell.name, "reason": cell.lost, "voided": voided})]
-    effects += note_activity(state, cell)
-    if is_core and state.version is not None:
-        # Its memory held the newest weights and optimizer: look for the newest checkpoint before anything else.
-        state.looked_for_checkpoint = False
-    if cell.failed_starts >= state.settings.max_failed_starts and not is_core:
+    effects = _let_go(state, cell, cell.lost)
+    settings, is_core = state.settings, cell is state.fleet.core
+    if is_core and cell.failed_starts >= settings.max_failed_starts_of_core:
+        why = f"{cell.name}, the core, failed {cell.failed_starts} starts in a row; last: {cell.lost}; see logs/{cell.name}.log"
+        return [*effects, *finish(state, now, 1, why)]
+    if cell.failed_starts >= settings.max_failed_starts and not is_core:
         cell.aside = f"{cell.failed_starts} failed starts; last: {cell.lost}"
         return [
             *effects,
@@ -48,6 +46,19 @@ def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]
             _tell(SetAside(cell.name, cell.aside)),
         ]
     return [*effects, *ask_restart(state, cell, now)]
+
+
+def _let_go(state: State, cell: Cell, reason: str) -> list[Effect]:
+    """An incarnation of the cell is gone, with all that it held."""
+    is_core = cell is state.fleet.core
+    voided = state.batch.void_core(cell.name) if is_core else state.batch.void(cell.name)
+    cell.fence += 1
+    cell.hand_in = False
+    state.add("cells_lost")
+    if is_core and state.version is not None:
+        # Its memory held the newest weights and optimizer: look for the newest checkpoint before anything else.
+        state.looked_for_checkpoint = False
+    return [Note("cell_lost", {"cell": cell.name, "reason": reason, "voided": voided}), *note_activity(state, cell)]
 
 
 def ask_restart(state: State, cell: Cell, now: float) -> list[Effect]:
@@ -65,7 +76,7 @@ def take_cell_report(state: State, now: float, report: CellReport) -> list[Effec
     if not state.fleet.take_report(now, report):
         return []
     cell = state.fleet.cells[report.cell]
-    effects = state.lending.observe(cell) + note_activity(state, cell)
+    effects = state.lending.observe(cell) + take_moved(state, cell, now) + note_activity(state, cell)
     if report.update == state.update and report.fence == cell.fence:
         effects += void(state, cell, report.spoiled) if report.spoiled else _take_accumulated(state, now, cell, report)
     if cell is state.fleet.core:

@@ -1,12 +1,14 @@
 """From a decision to role changes: one cell at a time, core first in and last out, every step of DESIGN §4 in order."""
 
 import statistics
+from collections.abc import Callable, Iterable, Mapping
 
 from gyre_hpc.machines.base import Effect, Note
 from gyre_hpc.machines.batch.fleet import Cell, Fleet, Move
 from gyre_hpc.machines.batch.open_batch import OpenBatch
 from gyre_hpc.protocol.identity import Role
 from gyre_hpc.protocol.to_batch import GatewayReport
+from gyre_hpc.protocol.to_cell import KvOrder
 from gyre_hpc.scheduler.base import Decision
 
 
@@ -42,7 +44,8 @@ class Lending:
         if pull is not None:
             self._seconds["pull"].append(pull)
         self._seconds.setdefault(switch.direction, []).append(sum(steps.values()))
-        return [Note("switch", {"cell": cell.name, "term": switch.term, "direction": switch.direction, "steps": dict(switch.steps)})]
+        leaves = {"leave_table": cell.leave_s} if switch.direction == "rollout_to_train" and switch.term == cell.term else {}
+        return [Note("switch", {"cell": cell.name, "term": switch.term, "direction": switch.direction, "steps": leaves | switch.steps})]
 
     def follow(self, now: float, decision: Decision, fleet: Fleet, batch: OpenBatch, table: int) -> list[Effect]:
         """Begin at most one move towards `decision.want`. `table` is the number the next table will have."""
@@ -66,14 +69,16 @@ class Lending:
         return []
 
     def carry_on(
-        self, fleet: Fleet, batch: OpenBatch, gateways: dict[str, GatewayReport], now: float, heard: dict[str, float], lease_s: float
+        self, now: float, fleet: Fleet, batch: OpenBatch, is_known: Callable[[int], bool], kv_of: Callable[[Cell], KvOrder | None]
     ) -> None:
-        """Moves that wait: for the table's acknowledgement, or for the last leases."""
+        """Moves that wait: for the gateways to know a table (`is_known(number)`), or for the last leases. `kv_of`: what a cell
+        may do with its KV when it leaves."""
         cell = fleet.moving()
         if cell is None:
             return
-        if cell.move is Move.leaving and _acknowledged(cell.left_table, gateways, now, heard, lease_s):
-            cell.change_role(Role.train)
+        if cell.move is Move.leaving and is_known(cell.left_table):
+            cell.leave_s = now - cell.lent_at
+            cell.change_role(Role.train, kv_of(cell))
         elif cell.move is Move.finishing and not _working(cell, batch):
             cell.hand_in = bool(batch.ledger.accumulated(cell.name)) and cell is not fleet.core
             cell.change_role(Role.rollout)
@@ -85,16 +90,25 @@ class Lending:
         if fleet.core.role is not Role.train:
             return None
         serving = [cell for cell in fleet.satellites if cell.is_serving]
-        return min(serving, key=lambda cell: (cell.report.live_requests if cell.report else 0, cell.name), default=None)
+        return min(serving, key=_to_move, default=None)
 
     def _to_recall(self, training: list[Cell], fleet: Fleet) -> Cell:
         """Last in, first out; the core after all satellites."""
         return max(training, key=lambda cell: (cell is not fleet.core, cell.lent_at))
 
 
-def _acknowledged(table: int, gateways: dict[str, GatewayReport], now: float, heard: dict[str, float], lease_s: float) -> bool:
-    """Every gateway has the table, or its lease on an older one has run out."""
-    return all(report.table >= table or now - heard[name] > lease_s for name, report in gateways.items())
+def _to_move(cell: Cell) -> tuple[int, int, str]:
+    """Calls that would go on elsewhere, then KV that would go with them: cells are of one size, so the one with the most room has least."""
+    report = cell.report
+    return (report.live_requests, -report.kv.free_tokens, cell.name) if report is not None else (0, 0, cell.name)
+
+
+def is_acknowledged(
+    table: int, shards: Iterable[str], gateways: Mapping[str, GatewayReport], now: float, heard: Mapping[str, float], lease_s: float
+) -> bool:
+    """Every gateway has the table, or its lease on an older one has run out (DESIGN §4, step 1). One that this controller has not
+    heard of yet may go by a table of the controller before: `heard` says since when it might have."""
+    return all((name in gateways and gateways[name].table >= table) or now - heard[name] > lease_s for name in shards)
 
 
 def _working(cell: Cell, batch: OpenBatch) -> bool:

@@ -11,6 +11,7 @@ Invariants (checked by the simulation after every event):
   - every wait ends: by a report, a deadline of the runner, the commit deadline, or the progress deadline of the run.
 """
 
+from functools import partial
 from typing import Any
 
 from gyre_hpc.machines.base import (
@@ -34,9 +35,10 @@ from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
+from gyre_hpc.machines.batch.moving import kv_order
 from gyre_hpc.machines.batch.parsing import watch_tool_calls
 from gyre_hpc.machines.batch.restore import restore
-from gyre_hpc.machines.batch.sending import next_table, send_all
+from gyre_hpc.machines.batch.sending import is_known, next_table, send_all
 from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.machines.batch.state import State, new_batch
 from gyre_hpc.machines.batch.status import status_of
@@ -146,6 +148,8 @@ class BatchMachine(Machine):
                 effects += intake.lose_cell(state, now, cell, reason)
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
                 effects += intake.ask_restart(state, cell, now)
+        for cell in state.fleet.cells.values():
+            effects += watchdog.watch_weights(state, cell, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]
         state.unsaved.clear()
         if now - state.progress_at > settings.progress_deadline_s:
@@ -178,7 +182,7 @@ class BatchMachine(Machine):
         state = self.state
         if state.phase not in (Phase.training, *EVALUATIONS):
             return []
-        state.lending.carry_on(state.fleet, state.batch, state.gateways, now, state.gateway_heard, state.settings.table_lease_s)
+        state.lending.carry_on(now, state.fleet, state.batch, partial(is_known, state, now), partial(kv_order, state))
         facts = facts_of(
             now,
             settings=state.settings,

@@ -44,6 +44,7 @@ def order_of(
         commit=commit.order(cell.name) if commit is not None else None,
         apply=apply if is_core else None,
         fit=fit if is_core else None,
+        kv=cell.kv if role is Role.train else None,
     )
 
 

@@ -35,6 +35,7 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
             case _:
                 _replay(state, now, record)
     state.progress_at = now
+    state.gateway_heard = dict.fromkeys(state.settings.gateways, now)
     if attempt == state.settings.attempt:
         effects: list[Effect] = [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
         lost = [execution for execution in failed if execution in state.groups.live]

@@ -9,6 +9,8 @@ from gyre_hpc.machines.batch.consolidation import apply_order
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import task_of
+from gyre_hpc.machines.batch.lending import is_acknowledged
+from gyre_hpc.machines.batch.moving import recently_moved
 from gyre_hpc.machines.batch.orders import order_of
 from gyre_hpc.machines.batch.phases import RAW, fit_order
 from gyre_hpc.machines.batch.records import Published
@@ -79,7 +81,7 @@ def rows_of(state: State) -> tuple[Row, ...]:
 def send_tables(state: State, now: float) -> list[Effect]:
     """One table number for all shards; each shard gets its own acknowledgements with it."""
     state.recently_ended = {id: ended for id, ended in state.recently_ended.items() if now - ended < _REMEMBER_ENDED_S}
-    content = (rows_of(state), tuple(sorted(state.recently_ended)))
+    content = (rows_of(state), tuple(sorted(state.recently_ended)), recently_moved(state, now))
     if content != state.table_rows:
         state.table_rows = content
         state.table_number += 1
@@ -90,8 +92,8 @@ def send_tables(state: State, now: float) -> list[Effect]:
         seen = state.gateways[shard].table if shard in state.gateways else -1
 
         def stamp(content: Any, number: int, acked: int = acked) -> Table:
-            rows, ended = content[1]
-            return Table(number=content[0], lease_s=state.settings.table_lease_s, rows=rows, acked=acked, ended=ended)
+            rows, ended, moved = content[1]
+            return Table(number=content[0], lease_s=state.settings.table_lease_s, rows=rows, acked=acked, ended=ended, moved=moved)
 
         period = state.settings.table_lease_s / 5
         sent = document.update(
@@ -104,6 +106,12 @@ def send_tables(state: State, now: float) -> list[Effect]:
 def next_table(state: State) -> int:
     """Number of the table that will show the next change."""
     return state.table_number + 1
+
+
+def is_known(state: State, now: float, table: int) -> bool:
+    """Every gateway that may still go by an older table has this one."""
+    settings = state.settings
+    return is_acknowledged(table, settings.gateways, state.gateways, now, state.gateway_heard, settings.table_lease_s)
 
 
 def send_assignments(state: State, now: float) -> list[Effect]:

@@ -49,12 +49,18 @@ class BatchSettings:
     """A sum the core does not show this long after its giver went back to rollout is lost."""
     progress_deadline_s: float = 300.0
     """Without any progress for this long the run ends with the reason."""
+    broken_deadline_s: float = 30.0
+    """A cell that has said for this long that its engine or a rank does not work is started again."""
+    stale_patience_s: float = 5.0
+    """A cell that serves weights beyond the staleness bound for this long is an alarm."""
     max_failed_starts: int = 3
     max_restarts_of_execution: int = 2
     prefetch: int = 2
     """Micro-batches leased to one cell at once."""
     train_tokens_per_s: float = 8000.0
     """Until measured."""
+    kv_budget_s: float = 0.0
+    """Longest that a cell on its way to training spends on giving its KV away; 0: KV does not travel."""
     switch_s: float = 0.3
     pull_s: float = 0.05
     kv_tokens_per_cell: int = 0
@@ -66,6 +72,11 @@ class BatchSettings:
     def total_groups(self) -> int:
         """Groups the whole run consumes; dispatch never goes beyond."""
         return self.updates * self.groups_per_batch
+
+    @property
+    def max_failed_starts_of_core(self) -> int:
+        """It cannot be set aside: after so many in a row the run is over."""
+        return 2 * self.max_failed_starts
 
     @property
     def number_base(self) -> int:

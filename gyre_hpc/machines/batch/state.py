@@ -62,6 +62,8 @@ class State:
     """Execution -> runner."""
     recently_ended: dict[str, float] = field(default_factory=dict)
     """Execution -> when; gateways are told to close them."""
+    moved: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Call -> (cell its KV went to, when); gateways are told."""
     tables: dict[str, Document] = field(default_factory=dict)
     assignment_documents: dict[str, Document] = field(default_factory=dict)
     table_number: int = 0

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.machines.batch.trial import Phase, trial_of
 
@@ -28,7 +29,8 @@ def status_of(state: State, now: float) -> dict[str, Any]:
                 "core": cell is state.fleet.core, "live": cell.report.live_requests if cell.report is not None else 0,
                 "tokens": dict(cell.report.tokens) if cell.report is not None else {},
                 "cpu_s": cell.report.cpu_s if cell.report is not None else 0.0,
-                "memory": [[memory.rank, memory.free, memory.used] for memory in cell.report.memory] if cell.report is not None else [],
+                "memory": _memory(cell),
+                "error": cell.report.error if cell.report is not None else "",
                 "lost": cell.lost, "aside": cell.aside,
             }
             for cell in state.fleet.cells.values()
@@ -51,6 +53,12 @@ def status_of(state: State, now: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _memory(cell: Cell) -> dict[str, list[list[int]]]:
+    """Step -> [rank, free, used] of every rank after it, bytes."""
+    after = cell.report.memory_after if cell.report is not None else {}
+    return {step: [[figure.rank, figure.free, figure.used] for figure in figures] for step, figures in after.items()}
+
+
 def _trial(state: State) -> dict[str, int]:
     trial = trial_of(state.phase, state.settings.updates)
     if trial is None:
@@ -58,6 +66,15 @@ def _trial(state: State) -> dict[str, int]:
     total = state.settings.warm_executions if trial[0] == "warm" else state.settings.eval_tasks
     groups = state.groups.of_purpose(*trial)
     return {"done": sum(group.is_complete for group in groups), "total": total}
+
+
+def _move(state: State, cell: Cell, now: float) -> tuple[str, float]:
+    """Reason and seconds left of a cell on its way to another role."""
+    settings, trouble = state.settings, cell.report.error if cell.report is not None else ""
+    reason = f"{cell.move.value} towards {cell.role.value}" + (f": {trouble}" if trouble else "")
+    if cell.moving_since is not None:
+        return reason, settings.switch_deadline_s - (now - cell.moving_since)
+    return reason, settings.silence_s - (now - cell.heard_at)
 
 
 def waits_of(state: State, now: float) -> list[dict[str, Any]]:
@@ -76,7 +93,9 @@ def waits_of(state: State, now: float) -> list[dict[str, Any]]:
         if cell.lost and not cell.aside:
             wait("supervisor", f"restart of {cell.name}: {cell.lost}", settings.start_deadline_s)
         elif cell.move.value != "none":
-            wait(cell.name, f"{cell.move.value} towards {cell.role.value}", settings.silence_s - (now - cell.heard_at))
+            wait(cell.name, *_move(state, cell, now))
+        elif cell.broken_since is not None and cell.report is not None:
+            wait(cell.name, f"it does not work: {cell.report.broken}", settings.broken_deadline_s - (now - cell.broken_since))
     if state.storage_full:
         wait("storage", state.storage_full, settings.progress_deadline_s - (now - state.progress_at))
     if state.phase is Phase.training and not state.batch.full:

@@ -69,6 +69,7 @@ class CellMachine(Machine):
         self._num_started = 0
         self._measuring = ""
         """Key of the look in progress; empty: none."""
+        self._looking_since = 0.0
         self._blind = ""
         """Why the last look failed: a rank that does not answer is named in it."""
         self._put_while_measuring = False
@@ -83,7 +84,7 @@ class CellMachine(Machine):
                 self._take(now, order)
             case TimerFired(key=key):
                 heartbeat = key == HEARTBEAT and bool(self._measuring)
-                effects += self._timer(key)
+                effects += self._timer(now, key)
             case Finished(key=key) | Failed(key=key) if key == self._measuring:
                 effects += self._measured(now, input)
                 heartbeat = True
@@ -99,7 +100,8 @@ class CellMachine(Machine):
         effects += self._go(now)
         self.state.body.check()
         waiting = self._steps.waiting or self.state.waiting
-        report = report_of(self.state, waiting=waiting, error=self._steps.error or self._blind or self._supply.trouble)
+        broken = self._blind or self._steps.broken
+        report = report_of(self.state, waiting=waiting, error=self._steps.error or self._blind or self._supply.trouble, broken=broken)
         return effects + self._reporter.tell(report, heartbeat)
 
     def _be_born(self, input: Input) -> list[Effect]:
@@ -126,12 +128,12 @@ class CellMachine(Machine):
         if state.timing is None and state.body.state is leaves:
             state.timing = Timing(origin=leaves, mark=now)
 
-    def _timer(self, key: str) -> list[Effect]:
+    def _timer(self, now: float, key: str) -> list[Effect]:
         match key:
             case _ if key == REGISTER:
                 return self._membership.beat()
             case _ if key == HEARTBEAT:
-                return [SetTimer(HEARTBEAT, self._heartbeat_s()), *self._measure()]
+                return [SetTimer(HEARTBEAT, self._heartbeat_s()), *self._measure(now)]
             case _ if key == DEADLINE:
                 self._steps.overdue()
                 return self._abort_reduce()
@@ -146,13 +148,15 @@ class CellMachine(Machine):
         awaits_sums = order is not None and order.is_core and order.role is Role.train
         return settings.core_heartbeat_s if awaits_sums else settings.heartbeat_s
 
-    def _measure(self) -> list[Effect]:
+    def _measure(self, now: float) -> list[Effect]:
         """One look at a time: a slow one makes the figures older, not the heartbeat later."""
+        deadline_s = self.state.settings.measure_deadline_s
         if self._measuring:
+            self._blind = f"look at the cell: no answer within {deadline_s:g} s" if now - self._looking_since > deadline_s else self._blind
             return []
-        self._measuring, self._put_while_measuring = self._key(MEASURE), False
+        self._measuring, self._put_while_measuring, self._looking_since = self._key(MEASURE), False, now
         update = self.state.order.update if self.state.order is not None else -1
-        return [Start(self._measuring, Measure(update=update, deadline_s=self.state.settings.measure_deadline_s))]
+        return [Start(self._measuring, Measure(update=update, deadline_s=deadline_s))]
 
     def _measured(self, now: float, input: Finished | Failed) -> list[Effect]:
         self._measuring = ""

@@ -30,7 +30,7 @@ def _news(report: CellReport) -> CellReport:
     return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, curve=(), live_requests=0, kv=KvFacts(), waiting="", order_seq=0)
 
 
-def report_of(state: State, *, waiting: str, error: str) -> CellReport:
+def report_of(state: State, *, waiting: str, error: str, broken: str) -> CellReport:
     """What there is to say now; `seq` is stamped when it is sent."""
     order, body, total, figures, settings = state.order, state.body, state.total, state.figures, state.settings
     return CellReport(
@@ -67,6 +67,7 @@ def report_of(state: State, *, waiting: str, error: str) -> CellReport:
         kv=figures.kv,
         moved=state.giving.moved,
         error=error,
+        broken=broken,
         waiting=waiting,
     )
 

@@ -8,6 +8,9 @@ from gyre_hpc.machines.cell.actions import Action, AppliedRecord, step_name
 DEADLINE, RETRY = "step_deadline", "step_retry"
 """Timers owned here."""
 
+_ENGINE_ALONE = frozenset({"open_admission", "update_engine_weights", "wake_engine"})
+"""Steps towards rollout that need nothing but the cell's own engine and store."""
+
 
 @dataclass(kw_only=True, slots=True)
 class Step:
@@ -29,6 +32,11 @@ class Steps:
     error: str = ""
     """What went wrong last and was not cured since."""
     count: int = 0
+
+    @property
+    def broken(self) -> str:
+        """Why a step fails, and is tried again, in which nobody else has a part; empty: none does."""
+        return self.error if self.failed in _ENGINE_ALONE else ""
 
     def begin(self, now: float, action: Action | AppliedRecord) -> list[Effect]:
         assert self.running is None, f"{self.running} still runs"

@@ -62,7 +62,7 @@ class Child:
 
     def entry(self) -> Entry:
         url = self.url if self.state is ChildState.live else ""
-        return Entry(self.name, self.incarnation, url, self.lost)
+        return Entry(self.name, self.incarnation, url, self.lost, self.set_aside)
 
     def count_failure(self, now: float, window_s: float) -> int:
         """Remember one failure; return how many lie within the window."""

@@ -20,7 +20,7 @@ def said(**changed: Any) -> dict[str, Any]:
         "waterlevel": {"live": 5, "marginal": 0.4, "ready": 0.5, "cells_needed": 2, "theta": 0.25, "want": 1, "reason": "data pays"},
         "cells": [
             {"name": "cell-0", "role": "train", "activity": "train:waits_for_groups", "term": 4, "version": "0.3", "core": True, "live": 0,
-             "tokens": {"sampled": 70}, "cpu_s": 9.5, "memory": [[0, 1, 2]], "lost": "", "aside": ""},
+             "tokens": {"sampled": 70}, "cpu_s": 9.5, "memory": {"sleep_engine": [[0, 1, 2]]}, "error": "", "lost": "", "aside": ""},
         ],
         "executions": {"live": 5, "begun": {"train": 30}, "scored": 20, "partial": 1},
         "batch": {"groups": 2, "of": 12, "full": False, "reason": "groups", "waiting": 1, "micro_batches": 4},
