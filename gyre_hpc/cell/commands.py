@@ -2,8 +2,10 @@
 
 import msgspec
 
+from gyre_hpc.cell.kv_wire import Offered
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
+from gyre_hpc.transport.kv_base import Ticket
 
 
 class Wake(msgspec.Struct, frozen=True, tag=True):
@@ -64,11 +66,42 @@ class Look(msgspec.Struct, frozen=True, tag=True):
     """Say how you are: the acknowledgement of an engine's role change too."""
 
 
+class KvOffer(msgspec.Struct, frozen=True, tag=True):
+    """Make blocks of a lease readable. Result of every rank: Offered."""
+
+    lease: int
+    indices: tuple[int, ...]
+    deadline_s: float
+
+
+class KvFetch(msgspec.Struct, frozen=True, tag=True):
+    """Fetch blocks into the places [start, end) of a reservation. Result of every rank: Fetched."""
+
+    reservation: int
+    start: int
+    end: int
+    offers: tuple[Offered, ...]
+    """By rank."""
+    deadline_s: float
+
+
+class KvWithdraw(msgspec.Struct, frozen=True, tag=True):
+    """End offers. Result of every rank: bool, nobody reads any more."""
+
+    tickets: tuple[tuple[Ticket, ...], ...]
+    """By rank."""
+
+
+class KvEnd(msgspec.Struct, frozen=True, tag=True):
+    """The engine is about to sleep: let go of its memory. Result of every rank: None."""
+
+
 class End(msgspec.Struct, frozen=True, tag=True):
     """No more commands."""
 
 
-Command = Wake | Sleep | Zero | Add | SumBytes | TakeSum | Step | FitAll | Load | Init | Look | End
+KvCommand = KvOffer | KvFetch | KvWithdraw | KvEnd
+Command = Wake | Sleep | Zero | Add | SumBytes | TakeSum | Step | FitAll | Load | Init | Look | End | KvCommand
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -79,6 +112,12 @@ class Answer(msgspec.Struct, frozen=True):
     cpu_s: float
     groups_built: int
     error: str = ""
+    result: bytes = b""
+    """Of commands whose result every rank gives (Kv...), msgpack."""
+
+
+class Told(bytes):
+    """A result that the leader needs of every rank."""
 
 
 TAKEN = b"taken"

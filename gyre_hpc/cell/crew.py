@@ -35,6 +35,11 @@ class Crew:
         """Every rank carries `command` out; returns the leader's result. Raises CellLost naming a silent rank."""
         return await self.call(self.run, command, deadline_s)
 
+    async def ask_each(self, command: commands.KvCommand, deadline_s: float) -> tuple[bytes, ...]:
+        """As `ask`; returns what every rank said, in rank order."""
+        told: tuple[bytes, ...] = await self.call(self._run_each, command, deadline_s)
+        return told
+
     async def call(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run `function` in the trainer's thread."""
         self._num_waiting += 1
@@ -52,6 +57,10 @@ class Crew:
         except CellLost as error:
             self._lost = str(error)
             raise
+
+    def _run_each(self, command: commands.KvCommand, deadline_s: float) -> tuple[bytes, ...]:
+        self.run(command, deadline_s)
+        return tuple(answer.result for answer in self.answers)
 
     def _run(self, command: commands.Command, deadline_s: float) -> Any:
         self._tell(commands.encode(command), min(RECEIPT_S, deadline_s))

@@ -1,6 +1,6 @@
 """Actions on the engine. Its methods run in the leader's loop; the other ranks acknowledge through the crew."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gyre_hpc.cell import commands
@@ -16,8 +16,9 @@ Progress = Callable[[Any], None]
 class EngineActions:
     """CloseAdmission, OpenAdmission, AbortLive, SleepEngine, WakeEngine, UpdateEngineWeights."""
 
-    def __init__(self, engine: Engine, crew: Crew) -> None:
-        self._engine, self._crew = engine, crew
+    def __init__(self, engine: Engine, crew: Crew, before_sleep: Callable[[float], Awaitable[None]]) -> None:
+        """before_sleep: what must be over before the engine's memory goes; it gets the seconds it may take."""
+        self._engine, self._crew, self._before_sleep = engine, crew, before_sleep
 
     def table(self) -> dict[type, Action]:
         return {
@@ -40,6 +41,7 @@ class EngineActions:
         return self._engine.num_live()
 
     async def sleep(self, key: str, action: actions.SleepEngine, progress: Progress) -> tuple[RankMemory, ...]:
+        await self._before_sleep(action.deadline_s)
         return await self._acknowledged(await self._engine.sleep(), action.deadline_s)
 
     async def wake(self, key: str, action: actions.WakeEngine, progress: Progress) -> tuple[RankMemory, ...]:

@@ -7,6 +7,7 @@ from gyre_hpc.cell import commands
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.machines.cell import actions
+from gyre_hpc.protocol.to_batch import KvFacts
 from gyre_hpc.transport.base import SnapshotStore
 
 
@@ -32,4 +33,5 @@ class Looker:
             tokens=self._engine.counters(),
             curve=tuple((float(running), speed) for running, speed in sorted(self._engine.curve().items())),
             cpu_s=sum(answer.cpu_s for answer in answers),
+            kv=KvFacts(self._engine.capabilities.kv, self._engine.kv.free_tokens() if self._engine.kv else 0),
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gyre_hpc.cell import commands
+from gyre_hpc.cell.kv_rank import KvRank, without_pages
 from gyre_hpc.cell.world import groups_built
 from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol import micro_batch
@@ -23,6 +24,8 @@ class Rank:
         self.scratch: Any = None
         """Leader: the reduced total that the next Step uses."""
         self.progress: Callable[[float], None] = lambda share: None
+        self.kv: KvRank | None = None
+        """Where this rank's engine has pages that can move."""
         self._kept: bytes | None = None
         """The cell's sum while the trainer sleeps; empty on followers. None: nothing is kept."""
 
@@ -51,12 +54,17 @@ class Rank:
                 return self.trainer.load(Path(folder), version)
             case commands.Init(version=version):
                 self.trainer.init(version)
+            case commands.KvOffer() | commands.KvFetch() | commands.KvWithdraw() | commands.KvEnd():
+                return commands.Told(without_pages(command) if self.kv is None else self.kv.do(command))
         return None
 
     def answer(self, result: Any, error: str = "") -> commands.Answer:
         """How this rank is after a command that gave `result`."""
         memory = result if isinstance(result, RankMemory) else measure(self.number)
-        return commands.Answer(memory=memory, pid=os.getpid(), cpu_s=sum(cpu_seconds()), groups_built=groups_built(), error=error)
+        told = bytes(result) if isinstance(result, commands.Told) else b""
+        return commands.Answer(
+            memory=memory, pid=os.getpid(), cpu_s=sum(cpu_seconds()), groups_built=groups_built(), error=error, result=told
+        )
 
     def _wake(self, command: commands.Wake) -> RankMemory:
         if command.version not in self.store.versions():

@@ -9,6 +9,10 @@ from typing import Any
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.cell.engine_actions import EngineActions
 from gyre_hpc.cell.follow import follow
+from gyre_hpc.cell.kv_actions import KvActions
+from gyre_hpc.cell.kv_client import KvClient
+from gyre_hpc.cell.kv_intake import KvIntake
+from gyre_hpc.cell.kv_rank import KvRank
 from gyre_hpc.cell.look import Looker
 from gyre_hpc.cell.micro_batches import MicroBatches
 from gyre_hpc.cell.pace import Pace
@@ -19,6 +23,7 @@ from gyre_hpc.cell.world import Channel, join_world
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.schema import Config, TrainerKind, TransportConfig
 from gyre_hpc.engines import create_engine
+from gyre_hpc.engines.base import Engine
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.cell import CellMachine, CellSettings
 from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
@@ -30,6 +35,7 @@ from gyre_hpc.shell.log import MachineLog, read_log
 from gyre_hpc.shell.timers import after
 from gyre_hpc.train import create_trainer
 from gyre_hpc.transport.groups import create_groups
+from gyre_hpc.transport.kv import create_block_transport
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 log = logging.getLogger(__name__)
@@ -98,11 +104,16 @@ async def lead(
         host=interface,
         timer=after,
         decode=tokenizer.decode,
+        moves_kv=config.transport.kv != "none",
     )
+    crew.own.kv = kv_rank(config, place, engine)
     engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
     transfer = TransferActions(crew, store, lambda: create_groups(transport_of(config), interface))
+    client = KvClient(lambda cell: host.address(cell), birth.run_token)
+    intake = None if engine.kv is None else KvIntake(engine.kv, crew)
+    kv = KvActions(birth.name, engine, crew, client, intake)
     events = EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
     records, machine_log = open_log(birth)
     host = Host(
@@ -111,7 +122,8 @@ async def lead(
         run_token=birth.run_token,
         addresses=birth.addresses,
         actions={
-            **EngineActions(engine, crew).table(),
+            **EngineActions(engine, crew, kv.before_sleep).table(),
+            **kv.table(),
             **trainer.table(),
             **transfer.table(),
             Measure: Looker(crew, engine, store).measure,
@@ -120,6 +132,8 @@ async def lead(
         machine_log=machine_log,
         record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
     )
+    if intake is not None:
+        intake.add_to(host.app)
     ends(host.end)
     url = await host.bind(interface)
     settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
@@ -130,9 +144,18 @@ async def lead(
     await host.close()
     await engine.close()
     await micro_batches.close()
+    await client.close()
     crew.close()
     store.close()
     events.close()
+
+
+def kv_rank(config: Config, place: Place, engine: Engine) -> KvRank | None:
+    """What moves the pages of this rank's engine; None: they do not move."""
+    kv = engine.kv
+    if kv is None:
+        return None
+    return KvRank(place.rank, kv.page_bytes, lambda: create_block_transport(config.transport, config.network.interface))
 
 
 def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: str) -> CellSettings:

@@ -69,7 +69,7 @@ class PagedKV(ABC):
     All methods act on every rank of the cell alike, between two steps. Bytes move beside this interface: each rank reads
     pages that are leased, and writes pages that are reserved (engines/kv_pages.py), in a thread of its own.
     Invariants: a page that is leased or reserved is neither freed nor overwritten; a reserved page cannot be found before it
-    is published; what is published is a prefix of its chain.
+    is published; what is published has its whole chain here.
     """
 
     @abstractmethod
@@ -97,9 +97,10 @@ class PagedKV(ABC):
         admission is closed, or when the header differs. Raises ValueError naming a field that is wrong in itself."""
 
     @abstractmethod
-    async def publish(self, reservation: int, num_good: int) -> int:
-        """The next `num_good` reserved pages have their content: they can be found from now on. Returns how many were
-        published: 0 when the version served has changed meanwhile, or the reservation is over."""
+    async def publish(self, reservation: int, arrived: tuple[int, ...]) -> tuple[int, ...]:
+        """The wanted blocks at these places (0 = the first wanted one) have their content. They can be found from now on, as
+        far as those before them in their chains are here; the others follow when those come. Returns the places of all that
+        can be found since this call: none when the version served has changed meanwhile, or the reservation is over."""
 
     @abstractmethod
     async def cancel(self, reservation: int) -> None:
@@ -123,6 +124,8 @@ class PageBytes(ABC):
 
     memory: npt.NDArray[np.uint8]
     """All of it [bytes]."""
+    block_bytes: int
+    """Of one page."""
 
     @abstractmethod
     def leased(self, lease: int, indices: Sequence[int]) -> list[npt.NDArray[np.uint8]]:

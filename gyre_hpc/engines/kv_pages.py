@@ -20,11 +20,13 @@ from gyre_hpc.scheduler.migration import Conversation
 
 
 class _Taking:
-    """One reservation: `pages[i]` holds `blocks[i]` as soon as it is there; `wanted[:num_published]` came."""
+    """One reservation: `pages[i]` is for `blocks[i]`; `wanted[place]` is such an i, of a block that is to come."""
 
     def __init__(self, version: Version, blocks: tuple[Block, ...], pages: list[int], wanted: list[int]) -> None:
         self.version, self.blocks, self.pages, self.wanted = version, blocks, pages, wanted
-        self.num_published = 0
+        self.arrived: list[int] = []
+        """Places whose content is here and that wait for what is before them."""
+        self.published: set[int] = set()
 
 
 class KvPages:
@@ -117,30 +119,41 @@ class KvPages:
         return Reservation(number=number, wanted=tuple(wanted), num_blocks=len(pages))
 
     def reserved(self, reservation: int, start: int, end: int) -> tuple[int, ...]:
-        """Pages of wanted blocks [start, end), to be written. Raises KeyError when it is over, ValueError on those published."""
+        """Pages of the places [start, end), to be written. Raises KeyError when it is over, ValueError on those published."""
         taking = self._taking[reservation]
-        if not taking.num_published <= start <= end <= len(taking.wanted):
-            raise ValueError(f"wanted blocks {start}..{end}: {taking.num_published} of {len(taking.wanted)} are published")
+        if not 0 <= start <= end <= len(taking.wanted):
+            raise ValueError(f"places {start} to {end}: {len(taking.wanted)} blocks are wanted")
+        if not taking.published.isdisjoint(range(start, end)):
+            raise ValueError(f"places {start} to {end}: some are published, and do not change any more")
         return tuple(taking.pages[index] for index in taking.wanted[start:end])
 
-    def publish(self, reservation: int, num_good: int, version: Version) -> int:
-        """The next `num_good` reserved pages have their content. Returns how many were published: none when the reservation is
+    def publish(self, reservation: int, arrived: Sequence[int], version: Version) -> tuple[int, ...]:
+        """What is at these places has come. Returns the places of what can be found since then: none when the reservation is
         over, or the engine serves another version now."""
         taking = self._taking.get(reservation)
         if taking is None or taking.version != version:
-            return 0
-        coming = taking.wanted[taking.num_published : taking.num_published + num_good]
-        for index in coming:
-            block, page = taking.blocks[index], taking.pages[index]
-            twin = self._table.find(block.key)
-            if twin is None:
-                self._table.publish(page, block.key, block.oldest, block.parent)
-            else:
-                # Computed here meanwhile.
-                self._table.release(page)
-                taking.pages[index] = twin
-        taking.num_published += len(coming)
-        return len(coming)
+            return ()
+        waiting = sorted({*taking.arrived, *(place for place in arrived if 0 <= place < len(taking.wanted))} - taking.published)
+        found = []
+        for place in waiting:
+            if self._publish(taking, taking.wanted[place]):
+                found.append(place)
+        taking.published.update(found)
+        taking.arrived = [place for place in waiting if place not in taking.published]
+        return tuple(found)
+
+    def _publish(self, taking: _Taking, index: int) -> bool:
+        block, page = taking.blocks[index], taking.pages[index]
+        if block.parent != ROOT and not self._table.depth(block.parent):
+            return False
+        twin = self._table.find(block.key)
+        if twin is None:
+            self._table.publish(page, block.key, block.oldest, block.parent)
+        else:
+            # Computed here meanwhile.
+            self._table.release(page)
+            taking.pages[index] = twin
+        return True
 
     def cancel(self, reservation: int) -> None:
         """No more will come: what was not published is free again. One that is over is ignored."""
@@ -153,7 +166,12 @@ class KvPages:
     def check(self) -> None:
         """Assert what the module says (for tests)."""
         self._table.check()
-        unpublished = [taking.pages[index] for taking in self._taking.values() for index in taking.wanted[taking.num_published :]]
+        unpublished = [
+            taking.pages[index]
+            for taking in self._taking.values()
+            for place, index in enumerate(taking.wanted)
+            if place not in taking.published
+        ]
         assert len(set(unpublished)) == len(unpublished)
         assert not any(self._table.is_keyed(page) for page in unpublished)
 

@@ -70,11 +70,11 @@ class TimedKV(PagedKV):
             return Reservation(number=0)
         return self._books.pages.reserve(header.version, blocks)
 
-    async def publish(self, reservation: int, num_good: int) -> int:
-        arrived = asyncio.Event()
-        self._after(self._page_s * num_good, arrived.set)
-        await arrived.wait()
-        return self._books.pages.publish(reservation, num_good, self._books.version)
+    async def publish(self, reservation: int, arrived: tuple[int, ...]) -> tuple[int, ...]:
+        here = asyncio.Event()
+        self._after(self._page_s * len(arrived), here.set)
+        await here.wait()
+        return self._books.pages.publish(reservation, arrived, self._books.version)
 
     async def cancel(self, reservation: int) -> None:
         self._books.pages.cancel(reservation)

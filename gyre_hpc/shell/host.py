@@ -110,6 +110,10 @@ class Host:
     def tell_from_thread(self, told: Input) -> None:
         self._loop.call_soon_threadsafe(self.tell, told)
 
+    def address(self, process: str) -> str | None:
+        """Base URL of a process of the run, as the newest directory has it."""
+        return self._mail.address(process)
+
     def end(self, reason: str) -> None:
         """Ask for the end of this process."""
         if not self.ended.done():

@@ -32,6 +32,9 @@ class Mail:
         self._directory = directory.number
         self._addresses = self._fixed | {entry.process: entry.url for entry in directory.entries if entry.url}
 
+    def address(self, process: str) -> str | None:
+        return self._addresses.get(process)
+
     def send(self, to: str, message: Message, deadline_s: float) -> None:
         """Post without waiting for the answer. Unknown receivers get nothing: they have not registered yet."""
         url = self._addresses.get(to)

@@ -50,8 +50,9 @@ class EmbeddedKV(PagedKV):
         reservations: list[Reservation] = await self._ask(jobs.Reserve(header.version, blocks))
         return reservations[0]
 
-    async def publish(self, reservation: int, num_good: int) -> int:
-        return int(await self._ask(jobs.Publish(reservation, num_good)))
+    async def publish(self, reservation: int, arrived: tuple[int, ...]) -> tuple[int, ...]:
+        published: tuple[int, ...] = await self._ask(jobs.Publish(reservation, arrived))
+        return published
 
     async def cancel(self, reservation: int) -> None:
         await self._ask(jobs.Cancel(reservation))

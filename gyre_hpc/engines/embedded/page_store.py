@@ -47,7 +47,7 @@ class StoredPages(PageBytes):
 
     def __init__(self, store: PageStore, pages: KvPages) -> None:
         self._by_page, self._pages = store.bytes_by_page(), pages
-        self.memory = self._by_page.reshape(-1)
+        self.memory, self.block_bytes = self._by_page.reshape(-1), self._by_page.shape[1]
 
     def leased(self, lease: int, indices: Sequence[int]) -> list[npt.NDArray[np.uint8]]:
         pages = self._pages.leased(lease)

@@ -52,6 +52,18 @@ class Lent:
     contents: list[bytes] = field(default_factory=list)
 
 
+@dataclass
+class Coming:
+    version: Version
+    blocks: tuple[Block, ...]
+    """Wanted."""
+    pages: list[int]
+    published: set[int] = field(default_factory=set)
+
+    def unpublished(self) -> list[tuple[Block, int]]:
+        return [(self.blocks[place], page) for place, page in enumerate(self.pages) if place not in self.published]
+
+
 class Books(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
@@ -61,8 +73,7 @@ class Books(RuleBasedStateMachine):
         self.content: dict[int, bytes] = {}
         self.calls: list[Call] = []
         self.leases: dict[int, Lent] = {}
-        self.reservations: dict[int, tuple[Version, tuple[Block, ...], list[int], int]] = {}
-        """Version, wanted blocks, their pages, how many are published."""
+        self.reservations: dict[int, Coming] = {}
 
     @rule(name=CALLS, chain=CHAINS)
     def a_call_computes(self, name: str, chain: tuple[int, ...]) -> None:
@@ -121,21 +132,24 @@ class Books(RuleBasedStateMachine):
         pages = list(self.pages.reserved(reservation.number, 0, len(wanted)))
         for index, page in zip(wanted, pages, strict=True):
             self.write(page, b"coming " + blocks[index].key)
-        self.reservations[reservation.number] = (self.version, tuple(blocks[index] for index in wanted), pages, 0)
+        self.reservations[reservation.number] = Coming(self.version, tuple(blocks[index] for index in wanted), pages)
 
     @precondition(lambda self: self.reservations)
-    @rule(number=st.integers(0, 9), num_good=st.integers(0, 6))
-    def pages_come(self, number: int, num_good: int) -> None:
+    @rule(number=st.integers(0, 9), places=st.sets(st.integers(0, 6)))
+    def pages_come(self, number: int, places: set[int]) -> None:
         name = list(self.reservations)[number % len(self.reservations)]
-        version, blocks, pages, done = self.reservations[name]
-        due = list(zip(blocks, pages, strict=True))[done : done + num_good]
-        assert all(self.content[page] == b"coming " + block.key for block, page in due)
-        num = self.pages.publish(name, num_good, self.version)
-        assert num == (len(due) if version == self.version else 0)
-        for block, page in due[:num]:
+        coming = self.reservations[name]
+        found = self.pages.publish(name, tuple(places), self.version)
+        assert not found or coming.version == self.version
+        assert coming.published.isdisjoint(found) and list(found) == sorted(found)
+        if coming.version == self.version and places >= set(range(len(coming.blocks))):
+            assert coming.published | set(found) == set(range(len(coming.blocks)))
+        for place in found:
+            block, page = coming.blocks[place], coming.pages[place]
+            assert self.content[page] == b"coming " + block.key
             self.content[page] = block.key
             assert self.table.depth(block.key)
-        self.reservations[name] = (version, blocks, pages, done + num)
+        coming.published.update(found)
 
     @precondition(lambda self: self.reservations)
     @rule(number=st.integers(0, 9))
@@ -144,7 +158,7 @@ class Books(RuleBasedStateMachine):
         del self.reservations[name]
         self.pages.cancel(name)
         self.pages.cancel(name)
-        assert self.pages.publish(name, 1, self.version) == 0
+        assert self.pages.publish(name, (0,), self.version) == ()
 
     @rule()
     def an_update_comes(self) -> None:
@@ -176,9 +190,9 @@ class Books(RuleBasedStateMachine):
 
     @invariant()
     def pages_on_their_way_are_found_by_nobody(self) -> None:
-        for version, blocks, pages, done in self.reservations.values():
-            for block, page in list(zip(blocks, pages, strict=True))[done:]:
-                assert self.content[page] == b"coming " + block.key, version
+        for coming in self.reservations.values():
+            for block, page in coming.unpublished():
+                assert self.content[page] == b"coming " + block.key
                 assert not self.table.is_keyed(page)
 
     @invariant()
@@ -189,7 +203,7 @@ class Books(RuleBasedStateMachine):
     def write(self, page: int, content: bytes) -> None:
         """A page that is written is nobody else's."""
         assert all(page not in lent.pages for lent in self.leases.values())
-        assert all(page not in pages[done:] for _, _, pages, done in self.reservations.values())
+        assert all(page != other for coming in self.reservations.values() for _, other in coming.unpublished())
         assert all(page not in call.pages for call in self.calls)
         self.content[page] = content
 
@@ -247,7 +261,7 @@ def test_only_lacking_pages_are_wanted_and_the_conversation_is_known_at_its_new_
     blocks = pages.blocks(pages.lease(("a/0", "unknown/7")))
     reservation = others.reserve(Version(), blocks)
     assert (reservation.wanted, reservation.num_blocks) == ((2,), 3)
-    assert others.publish(reservation.number, 1, Version()) == 1
+    assert others.publish(reservation.number, (0,), Version()) == (0,)
     others.cancel(reservation.number)
     assert {one.call: one.num_tokens for one in others.conversations()} == {"a/0": 6, "b/0": 4}
 
@@ -257,9 +271,19 @@ def test_a_conversation_cut_short_is_known_by_what_came_of_it() -> None:
     computed(pages, table, "a/0", (0, 1, 0, 1))
     blocks = pages.blocks(pages.lease(("a/0",)))
     reservation = others.reserve(Version(), blocks)
-    assert others.publish(reservation.number, 3, Version()) == 3
+    assert others.publish(reservation.number, (0, 1, 2), Version()) == (0, 1, 2)
     others.cancel(reservation.number)
     assert [(one.call, one.num_tokens) for one in others.conversations()] == [("a/0", 6)]
+
+
+def test_what_comes_before_its_parent_waits_for_it() -> None:
+    pages, table, others, _ = two_engines()
+    computed(pages, table, "a/0", (0, 1, 0, 1))
+    reservation = others.reserve(Version(), pages.blocks(pages.lease(("a/0",))))
+    assert others.publish(reservation.number, (1, 3), Version()) == ()
+    assert others.publish(reservation.number, (0,), Version()) == (0, 1)
+    others.cancel(reservation.number)
+    assert [(one.call, one.num_tokens) for one in others.conversations()] == [("a/0", 4)]
 
 
 def test_a_reservation_stops_where_room_ends() -> None:

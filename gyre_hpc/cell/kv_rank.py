@@ -1,0 +1,111 @@
+"""What one rank does when KV moves: offers pages that are leased, fetches into pages that are reserved.
+
+Runs in the rank's command thread, beside the thread that computes; both touch pages alone that are theirs
+(engines/kv_pages.py). The transport lives as long as the engine is awake: it holds its memory.
+"""
+
+import zlib
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from gyre_hpc.cell import commands
+from gyre_hpc.cell.kv_wire import Fetched, Offered
+from gyre_hpc.engines.base import PageBytes
+from gyre_hpc.errors import TransferFailed
+from gyre_hpc.transport.kv_base import BlockTransport, Bytes
+
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+class KvRank:
+    """number: rank in the cell. page_bytes: this rank's pages; None while there are none, or without bytes. Troubles are
+    results, never errors."""
+
+    def __init__(self, number: int, page_bytes: Callable[[], PageBytes | None], new_transport: Callable[[], BlockTransport | None]) -> None:
+        self._number, self._page_bytes, self._new_transport = number, page_bytes, new_transport
+        self._pages: PageBytes | None = None
+        self._transport: BlockTransport | None = None
+
+    def do(self, command: commands.KvCommand) -> bytes:
+        """Result: msgpack, as the command says."""
+        match command:
+            case commands.KvOffer():
+                return _ENCODER.encode(self._offer(command))
+            case commands.KvFetch():
+                return _ENCODER.encode(self._fetch(command))
+            case commands.KvWithdraw():
+                return _ENCODER.encode(self._withdraw(command))
+            case commands.KvEnd():
+                self.close()
+                return _ENCODER.encode(None)
+
+    def close(self) -> None:
+        """No offer is open any more, and the engine's memory is let go."""
+        transport, self._transport, self._pages = self._transport, None, None
+        if transport is not None:
+            transport.close()
+
+    def _offer(self, command: commands.KvOffer) -> Offered:
+        try:
+            pages, transport = self._open()
+            if pages is None or transport is None:
+                return Offered()
+            blocks = pages.leased(command.lease, command.indices)
+            return Offered(transport.offer(blocks, command.deadline_s), checksums(blocks))
+        except (TransferFailed, KeyError, IndexError) as error:
+            return Offered(trouble=f"{type(error).__name__}: {error}")
+
+    def _fetch(self, command: commands.KvFetch) -> Fetched:
+        try:
+            pages, transport = self._open()
+            if pages is None or transport is None:
+                return Fetched()
+            offered = command.offers[self._number]
+            if offered.ticket is None:
+                return Fetched(trouble=offered.trouble or "nothing is offered to this rank")
+            blocks = pages.reserved(command.reservation, command.start, command.end)
+            if len(offered.checksums) != len(blocks):
+                return Fetched(trouble=f"{len(offered.checksums)} checksums for {len(blocks)} blocks")
+            transport.fetch(offered.ticket, blocks, command.deadline_s)
+        except (TransferFailed, KeyError, ValueError) as error:
+            return Fetched(trouble=f"{type(error).__name__}: {error}")
+        got = zip(checksums(blocks), offered.checksums, strict=True)
+        return Fetched(tuple(command.start + place for place, (own, given) in enumerate(got) if own != given))
+
+    def _withdraw(self, command: commands.KvWithdraw) -> bool:
+        """Whether nobody reads any more."""
+        if self._transport is None:
+            return True
+        quiet = [self._transport.withdraw(ticket) for ticket in command.tickets[self._number]]
+        return all(quiet)
+
+    def _open(self) -> tuple[PageBytes | None, BlockTransport | None]:
+        """Pages as they are now, and the transport that knows their memory."""
+        pages = self._page_bytes()
+        if pages is not self._pages:
+            self.close()
+            if pages is not None:
+                self._transport = self._new_transport()
+            if pages is not None and self._transport is not None:
+                self._transport.register(pages.memory)
+            self._pages = pages
+        return pages, self._transport
+
+
+def without_pages(command: commands.KvCommand) -> bytes:
+    """What a rank says whose engine has no pages to move, or which has no engine."""
+    match command:
+        case commands.KvOffer():
+            return _ENCODER.encode(Offered())
+        case commands.KvFetch():
+            return _ENCODER.encode(Fetched())
+        case commands.KvWithdraw():
+            return _ENCODER.encode(True)
+        case commands.KvEnd():
+            return _ENCODER.encode(None)
+
+
+def checksums(blocks: Sequence[Bytes]) -> tuple[int, ...]:
+    """CRC-32 of each block; zlib lets other threads run meanwhile."""
+    return tuple(zlib.crc32(block.data) for block in blocks)
