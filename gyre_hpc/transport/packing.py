@@ -10,12 +10,13 @@ Invariants:
 """
 
 import sys
-import zlib
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import numpy as np
+
+from gyre_hpc.transport.host_memory import HostMemory
 
 _ALIGNMENT = 64
 _TORCH_DTYPES = frozenset(
@@ -59,8 +60,7 @@ class Manifest(msgspec.Struct, frozen=True):
     entries: tuple[Entry, ...]
     size: int
     chunk_bytes: int
-    checksums: tuple[int, ...]
-    """CRC-32 of each chunk, in order."""
+    """A stream of the block has a CRC-32 after so many bytes, and after the last ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -73,16 +73,19 @@ class Packed:
     tensors: dict[str, Any]
 
 
-def pack(tensors: dict[str, Any]) -> Packed:
-    """Copy `tensors` (torch tensors, numpy arrays or bytes, by name) into one new block. Raises TypeError on others."""
+def pack(tensors: dict[str, Any], memory: HostMemory) -> Packed:
+    """Copy `tensors` (torch tensors, numpy arrays or bytes, by name) into one block of `memory`. Raises TypeError on others."""
     entries, offset = [], 0
     for name, value in tensors.items():
         kind, dtype, shape, size = _describe(name, value)
         entries.append(Entry(name, kind, dtype, shape, offset, size))
         offset += -(-size // _ALIGNMENT) * _ALIGNMENT
-    block = np.zeros(offset, dtype=np.uint8)
+    block = memory.take(offset)
     for entry in entries:
-        _copy_in(block[entry.offset : entry.offset + entry.size], tensors[entry.name], entry)
+        end = entry.offset + entry.size
+        _copy_in(block[entry.offset : end], tensors[entry.name], entry)
+        # What lies between is part of the content, too.
+        block[end : -(-end // _ALIGNMENT) * _ALIGNMENT] = 0
     return from_block(tuple(entries), block)
 
 
@@ -99,12 +102,6 @@ def from_block(entries: tuple[Entry, ...], block: np.ndarray) -> Packed:
 def num_chunks(size: int, chunk_bytes: int) -> int:
     """Number of chunks of a block of `size` bytes."""
     return -(-size // chunk_bytes)
-
-
-def checksums(block: np.ndarray, chunk_bytes: int) -> tuple[int, ...]:
-    """CRC-32 of each chunk. Guards against damage on the way; against strangers there is the run token."""
-    view = block.data
-    return tuple(zlib.crc32(view[i : i + chunk_bytes]) for i in range(0, block.size, chunk_bytes))
 
 
 def _is_torch(value: Any) -> bool:

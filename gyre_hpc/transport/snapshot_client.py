@@ -6,13 +6,14 @@ import zlib
 from urllib.parse import urlsplit
 
 import msgspec
-import numpy as np
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
+from gyre_hpc.transport.checksums import BYTES, checksum
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
+from gyre_hpc.transport.host_memory import HostMemory
 from gyre_hpc.transport.packing import Manifest, Packed, from_block, num_chunks
 
 _FAILURES = (OSError, http.client.HTTPException, ValueError, msgspec.DecodeError)
@@ -42,14 +43,14 @@ class _Connection(http.client.HTTPConnection):
         return answer
 
 
-def pull(version: Version, sources: tuple[str, ...], run_token: str, deadline_s: float) -> Packed:
+def pull(version: Version, sources: tuple[str, ...], run_token: str, deadline_s: float, memory: HostMemory) -> Packed:
     """Fetch `version` from the first source that has it whole. Raises TransferFailed naming what each source did."""
     until, reasons = monotonic_s() + deadline_s, []
     for index, url in enumerate(sources):
         # A source that hangs must leave time to ask those after it.
         share = (until - monotonic_s()) / (len(sources) - index)
         try:
-            return _pull_from(url, version, run_token, share)
+            return _pull_from(url, version, run_token, share, memory)
         except (TransferFailed, *_FAILURES) as error:
             reasons.append(f"{url}: {error or type(error).__name__}")
     raise TransferFailed(f"snapshot {version} could not be pulled: {'; '.join(reasons) or 'no source given'}")
@@ -69,33 +70,38 @@ def hand_in(url: str, update: int, hand_in: HandIn, data: bytes, run_token: str,
         raise TransferFailed(f"hand-in of {hand_in.cell} to {url} failed: {error or type(error).__name__}") from error
 
 
-def _pull_from(url: str, version: Version, run_token: str, deadline_s: float) -> Packed:
+def _pull_from(url: str, version: Version, run_token: str, deadline_s: float, memory: HostMemory) -> Packed:
     connection = _Connection(url, run_token, deadline_s)
     try:
         path = f"/snapshots/{version}"
         manifest = msgspec.msgpack.decode(connection.ask("GET", path).read(), type=Manifest)
         if manifest.version != str(version) or manifest.chunk_bytes <= 0 or manifest.size < 0:
             raise TransferFailed(f"manifest is of snapshot {manifest.version}, not {version}")
-        if len(manifest.checksums) != num_chunks(manifest.size, manifest.chunk_bytes):
-            raise TransferFailed("manifest has the wrong number of checksums")
-        block = np.empty(manifest.size, dtype=np.uint8)
-        for index, checksum in enumerate(manifest.checksums):
-            chunk = block.data[index * manifest.chunk_bytes : (index + 1) * manifest.chunk_bytes]
-            _read_into(connection.ask("GET", f"{path}/{index}"), chunk)
-            if zlib.crc32(chunk) != checksum:
-                raise TransferFailed(f"chunk {index} is damaged")
+        block = memory.take(manifest.size)
+        if manifest.size:
+            _receive(connection.ask("GET", f"{path}/0"), block.data, manifest.chunk_bytes)
         return from_block(manifest.entries, block)
     finally:
         connection.close()
 
 
-def _read_into(answer: http.client.HTTPResponse, target: memoryview) -> None:
-    if answer.length != len(target):
-        raise TransferFailed(f"chunk has {answer.length} bytes, expected {len(target)}")
+def _receive(answer: http.client.HTTPResponse, block: memoryview, chunk_bytes: int) -> None:
+    """Fill `block` with chunks, each of them checked. Raises TransferFailed."""
+    count, told = num_chunks(len(block), chunk_bytes), memoryview(bytearray(BYTES))
+    if answer.length != len(block) + count * BYTES:
+        raise TransferFailed(f"stream has {answer.length} bytes, expected {len(block)} in {count} chunks")
+    for index in range(count):
+        chunk = block[index * chunk_bytes : (index + 1) * chunk_bytes]
+        _fill(answer, chunk)
+        _fill(answer, told)
+        if checksum(chunk) != told:
+            raise TransferFailed(f"chunk {index} is damaged")
+
+
+def _fill(answer: http.client.HTTPResponse, target: memoryview) -> None:
     done = 0
     while done < len(target):
         count = answer.readinto(target[done:])
         if not count:
             raise TransferFailed("peer closed in the middle of a chunk")
         done += count
-    answer.read()

@@ -1,11 +1,12 @@
 """The HTTP side of a snapshot store (docs/formats.md): threads of the standard library, so that it needs no event loop.
 
     GET  /snapshots/<version>            manifest, msgpack; the snapshot is held until this connection closes
-    GET  /snapshots/<version>/<chunk>    raw bytes of one chunk
+    GET  /snapshots/<version>/<chunk>    this chunk and all after it, each followed by its CRC-32 (4 bytes, little-endian)
     POST /hand_ins/<update>              4 bytes length n, n bytes msgpack of HandIn, the sum; X-Checksum: CRC-32
 
 Every request needs `Authorization: Bearer <run token>`, compared in constant time (401). 404: no such snapshot or
-chunk; 409: stale hand-in; 400: malformed. A connection without a finished request within the deadline is closed.
+chunk; 409: stale hand-in; 400: malformed. A connection without a finished request within the deadline is closed, and one that does
+not take a chunk within the deadline.
 """
 
 import hmac
@@ -21,9 +22,9 @@ from gyre_hpc.errors import StaleMessage
 from gyre_hpc.ports import listen
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
+from gyre_hpc.transport.checksums import BYTES, ChunkSums
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
 from gyre_hpc.transport.hand_ins import HandIns
-from gyre_hpc.transport.packing import Packed
 
 if TYPE_CHECKING:
     from gyre_hpc.transport.snapshot_store import HostSnapshotStore
@@ -81,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def setup(self) -> None:
         assert isinstance(self.request, socket.socket)
-        self._held: dict[Version, Packed] = {}
+        self._held: set[Version] = set()
         self.connection = self.request
         self._socket = DeadlineSocket(self.request, self.server.deadline_s)
         self.rfile = self._socket.makefile()
@@ -106,11 +107,11 @@ class _Handler(BaseHTTPRequestHandler):
             if parts[0] != "snapshots" or len(parts) not in (2, 3):
                 raise KeyError(self.path)
             version = Version.parse(parts[1])
-            packed = self._hold(version)
+            self._hold(version)
             if len(parts) == 2:
                 self._answer(200, msgspec.msgpack.encode(self.server.store.manifest(version)))
             else:
-                self._answer(200, self._chunk(version, packed, int(parts[2])))
+                self._stream(self.server.store.chunks(version), int(parts[2]))
         except (KeyError, ValueError, IndexError) as error:
             self._answer(404, str(error).encode())
 
@@ -143,16 +144,22 @@ class _Handler(BaseHTTPRequestHandler):
         self._refuse(401, "wrong or missing run token")
         return False
 
-    def _hold(self, version: Version) -> Packed:
+    def _hold(self, version: Version) -> None:
         if version not in self._held:
-            self._held[version] = self.server.store.acquire(version)
-        return self._held[version]
+            self.server.store.acquire(version)
+            self._held.add(version)
 
-    def _chunk(self, version: Version, packed: Packed, index: int) -> memoryview:
-        size = self.server.store.manifest(version).chunk_bytes
-        if not 0 <= index * size < packed.block.size:
-            raise IndexError(f"snapshot {version} has no chunk {index}")
-        return packed.block.data[index * size : (index + 1) * size]
+    def _stream(self, chunks: ChunkSums, first: int) -> None:
+        """One answer for all: a puller never waits for a request to travel."""
+        rest = [chunks.chunk(index) for index in range(first, len(chunks))]
+        if not rest:
+            raise IndexError(f"there is no chunk {first} of {len(chunks)}")
+        self._begin(200, sum(len(chunk) + BYTES for chunk in rest))
+        for index, chunk in enumerate(rest, first):
+            self._socket.extend(self.server.deadline_s)
+            self.wfile.write(chunk)
+            # While this is computed, the chunk is on its way.
+            self.wfile.write(chunks.of(index))
 
     def _read(self, length: int) -> memoryview:
         body = memoryview(bytearray(length))
@@ -169,15 +176,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = True
         self._answer(status, text.encode())
 
-    def _answer(self, status: int, body: "bytes | memoryview") -> None:
+    def _answer(self, status: int, body: bytes) -> None:
+        self._begin(status, len(body))
+        if body:
+            self.wfile.write(body)
+
+    def _begin(self, status: int, length: int) -> None:
         self.send_response(status)
         if status != 204:
-            self.send_header("Content-Length", str(len(body)))
+            self.send_header("Content-Length", str(length))
         if self.close_connection:
             self.send_header("Connection", "close")
         self.end_headers()
-        if body:
-            self.wfile.write(body)
 
 
 class _Writer:

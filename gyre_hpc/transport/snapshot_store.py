@@ -7,6 +7,8 @@ Invariants (each has a test):
   - a snapshot never changes once put, and shares no memory with what it was put from;
   - a snapshot that somebody holds or is pulling is not dropped; one that nobody holds is, once two newer ones exist;
   - a pull puts a snapshot only after every chunk's checksum was right; a failed pull leaves nothing behind.
+
+Memory of a dropped snapshot is used for the next one, once nobody looks at it any more (host_memory.py).
 """
 
 import threading
@@ -19,8 +21,10 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
 from gyre_hpc.transport import snapshot_client
 from gyre_hpc.transport.base import SnapshotStore
+from gyre_hpc.transport.checksums import ChunkSums
 from gyre_hpc.transport.hand_ins import HandIns
-from gyre_hpc.transport.packing import Manifest, Packed, checksums, pack
+from gyre_hpc.transport.host_memory import HostMemory
+from gyre_hpc.transport.packing import Manifest, Packed, pack
 from gyre_hpc.transport.snapshot_server import SnapshotServer
 
 _KEPT = 2
@@ -35,8 +39,9 @@ class HostSnapshotStore(SnapshotStore):
         self._chunk_bytes = chunk_bytes
         self._deadline_s = deadline_s
         self._lock = threading.Lock()
+        self._memory = HostMemory()
         self._packed: dict[Version, Packed] = {}
-        self._checksums: dict[Version, tuple[int, ...]] = {}
+        self._sums: dict[Version, ChunkSums] = {}
         self._holds: Counter[Version] = Counter()
         self._newest_put: Version | None = None
         self._hand_ins = HandIns()
@@ -52,7 +57,7 @@ class HostSnapshotStore(SnapshotStore):
 
     def put(self, version: Version, tensors: dict[str, Any]) -> None:
         """See base. Putting the same content again does nothing; another content raises ValueError."""
-        self._put(version, pack(tensors))
+        self._put(version, pack(tensors, self._memory))
 
     def get(self, version: Version) -> dict[str, Any]:
         with self._lock:
@@ -88,18 +93,20 @@ class HostSnapshotStore(SnapshotStore):
             self._drop_old()
 
     def manifest(self, version: Version) -> Manifest:
-        """What a puller needs; the caller holds `version`. Checksums are computed at the first pull, then kept."""
+        """What a puller needs first; the caller holds `version`."""
         with self._lock:
-            packed, known = self._packed[version], self._checksums.get(version)
-        sums = checksums(packed.block, self._chunk_bytes) if known is None else known
+            packed = self._packed[version]
+        return Manifest(str(version), packed.entries, packed.block.size, self._chunk_bytes)
+
+    def chunks(self, version: Version) -> ChunkSums:
+        """Content and checksums; the caller holds `version`."""
         with self._lock:
-            self._checksums[version] = sums
-        return Manifest(str(version), packed.entries, packed.block.size, self._chunk_bytes, sums)
+            return self._sums[version]
 
     def pull(self, version: Version, sources: tuple[str, ...], deadline_s: float) -> None:
         if version in self.versions():
             return
-        self._put(version, snapshot_client.pull(version, sources, self._run_token, deadline_s))
+        self._put(version, snapshot_client.pull(version, sources, self._run_token, deadline_s, self._memory))
 
     def hand_in(self, url: str, update: int, hand_in: HandIn, data: bytes, deadline_s: float) -> None:
         snapshot_client.hand_in(url, update, hand_in, data, self._run_token, deadline_s)
@@ -123,6 +130,7 @@ class HostSnapshotStore(SnapshotStore):
                     raise ValueError(f"snapshot {version} is in the store with other content; a snapshot never changes")
                 return
             self._packed[version] = packed
+            self._sums[version] = ChunkSums(packed.block, self._chunk_bytes)
             self._newest_put = version
             self._drop_old()
 
@@ -136,7 +144,7 @@ class HostSnapshotStore(SnapshotStore):
                 kept.add(version)
             elif not self._holds[version]:
                 del self._packed[version]
-                self._checksums.pop(version, None)
+                del self._sums[version]
 
     def _names(self) -> str:
         return ", ".join(str(v) for v in sorted(self._packed)) or "none"

@@ -4,7 +4,6 @@ import gc
 import http.client
 import socket
 import threading
-import zlib
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -15,6 +14,7 @@ from gyre_hpc.errors import TransferFailed
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import HandIn
 from gyre_hpc.transport import snapshot_server
+from gyre_hpc.transport.checksums import BYTES, ChunkSums
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 TOKEN = "secret-token"
@@ -181,12 +181,17 @@ def test_a_source_that_trickles_fails_within_the_deadline(stores):
             thread.join()
 
 
-def test_a_damaged_chunk_is_noticed(stores, monkeypatch):
+@pytest.mark.parametrize("damaged", [0, 3])
+def test_a_damaged_chunk_is_noticed(stores, monkeypatch, damaged):
     (source, url), (puller, _) = stores(), stores()
     source.put(Version(0, 1), _tensors("numpy"))
-    good = source.manifest(Version(0, 1))
-    source._checksums[Version(0, 1)] = (good.checksums[0] ^ 1, *good.checksums[1:])
-    with pytest.raises(TransferFailed, match="chunk 0 is damaged"):
+    right = ChunkSums.of
+
+    def of(sums, index):
+        return right(sums, index) if index != damaged else bytes(BYTES)
+
+    monkeypatch.setattr(ChunkSums, "of", of)
+    with pytest.raises(TransferFailed, match=f"chunk {damaged} is damaged"):
         puller.pull(Version(0, 1), (url,), 5.0)
     assert puller.versions() == ()
 
@@ -195,17 +200,14 @@ def test_a_source_that_dies_in_the_middle_of_a_chunk_leaves_nothing_behind(store
     """C10."""
     (source, url), (puller, _) = stores(), stores()
     source.put(Version(0, 1), _tensors("numpy"))
-    whole = snapshot_server._Handler._answer
 
-    def die(handler, status, body):
-        if handler.path.endswith("/2"):
-            handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n" + bytes(body[:400]))
-            handler.request.shutdown(socket.SHUT_RDWR)
-            handler.close_connection = True
-        else:
-            whole(handler, status, body)
+    def die(handler, chunks, first):
+        handler._begin(200, source.manifest(Version(0, 1)).size + BYTES * len(chunks))
+        handler.wfile.write(bytes(chunks.chunk(0)) + chunks.of(0) + bytes(chunks.chunk(1))[:400])
+        handler.request.shutdown(socket.SHUT_RDWR)
+        handler.close_connection = True
 
-    monkeypatch.setattr(snapshot_server._Handler, "_answer", die)
+    monkeypatch.setattr(snapshot_server._Handler, "_stream", die)
     with pytest.raises(TransferFailed, match="closed"):
         puller.pull(Version(0, 1), (url,), 5.0)
     assert puller.versions() == ()
@@ -225,8 +227,41 @@ def test_a_snapshot_being_pulled_is_not_dropped(stores):
     _get(connection, "/snapshots/0.0")
     for step in (1, 2, 3):
         source.put(Version(0, step), _tensors("numpy", step))
-    assert zlib.crc32(_get(connection, "/snapshots/0.0/1")) == source.manifest(Version(0, 0)).checksums[1]
+    assert _get(connection, "/snapshots/0.0/1")[1000 : 1000 + BYTES] == source.chunks(Version(0, 0)).of(1)
     connection.close()
+
+
+def test_a_stream_from_a_chunk_that_is_not_there_is_refused(stores):
+    source, url = stores()
+    source.put(Version(0, 0), _tensors("numpy"))
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    connection.request("GET", "/snapshots/0.0/99", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert connection.getresponse().status == 404
+    connection.close()
+
+
+def test_a_puller_that_stops_reading_is_left_within_the_deadline(monkeypatch):
+    source = HostSnapshotStore(chunk_bytes=1000, deadline_s=0.2)
+    url = source.serve("127.0.0.1", TOKEN)
+    source.put(Version(0, 0), {"weights": np.zeros(64 << 20, dtype=np.uint8)})
+    left = threading.Event()
+    whole = HostSnapshotStore.release
+    monkeypatch.setattr(HostSnapshotStore, "release", lambda store, version: (whole(store, version), left.set()))
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=5)
+    connection.request("GET", "/snapshots/0.0/0", headers={"Authorization": f"Bearer {TOKEN}"})
+    assert left.wait(30)
+    connection.close()
+    source.close()
+
+
+def test_memory_of_a_dropped_snapshot_is_used_again_and_never_under_tensors_in_use(kind):
+    store = HostSnapshotStore()
+    store.put(Version(0, 0), _tensors(kind))
+    kept = store.get(Version(0, 0))["a.weight"]
+    for step in range(1, 6):
+        store.put(Version(0, step), _tensors(kind, step))
+        assert all(_same(value, _tensors(kind, step)[name]) for name, value in store.get(Version(0, step)).items())
+    assert _same(kept, _tensors(kind)["a.weight"])
 
 
 def test_many_pull_at_once(kind, stores):

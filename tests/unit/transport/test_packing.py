@@ -9,7 +9,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gyre_hpc.transport.packing import Entry, checksums, from_block, num_chunks, pack
+from gyre_hpc.transport.checksums import ChunkSums
+from gyre_hpc.transport.host_memory import HostMemory
+from gyre_hpc.transport.packing import Entry, from_block, num_chunks, pack
 
 ARRAYS = st.builds(
     lambda shape, dtype, seed: np.asarray(np.random.default_rng(seed).random(shape) * 100, dtype=dtype),
@@ -21,7 +23,7 @@ ARRAYS = st.builds(
 
 @given(tensors=st.dictionaries(st.text(max_size=8), st.one_of(ARRAYS, ARRAYS.map(torch.from_numpy), st.binary(max_size=99)), max_size=6))
 def test_packing_and_unpacking_gives_the_same_tensors(tensors):
-    packed = pack(tensors)
+    packed = pack(tensors, HostMemory())
     again = from_block(packed.entries, packed.block.copy())
     assert list(again.tensors) == list(tensors)
     for name, value in tensors.items():
@@ -39,7 +41,7 @@ def test_packing_and_unpacking_gives_the_same_tensors(tensors):
 
 @given(size=st.integers(0, 5000), chunk=st.integers(1, 900))
 def test_there_is_one_checksum_for_each_chunk(size, chunk):
-    assert len(checksums(np.zeros(size, dtype=np.uint8), chunk)) == num_chunks(size, chunk)
+    assert len(ChunkSums(np.zeros(size, dtype=np.uint8), chunk)) == num_chunks(size, chunk)
 
 
 @pytest.mark.parametrize(
@@ -58,9 +60,9 @@ def test_an_unknown_kind_or_dtype_is_refused(entry):
 
 def test_python_objects_are_refused():
     with pytest.raises(TypeError, match="'a'"):
-        pack({"a": np.array([object()])})
+        pack({"a": np.array([object()])}, HostMemory())
     with pytest.raises(TypeError, match="list"):
-        pack({"a": [1, 2]})
+        pack({"a": [1, 2]}, HostMemory())
 
 
 def test_the_torch_free_kinds_load_no_torch():
