@@ -1,5 +1,6 @@
 """A batch machine by itself: built from records, told what a test wants to tell it."""
 
+from dataclasses import replace
 from typing import Any
 
 from gyre_hpc.config.schema import SchedulerConfig
@@ -16,20 +17,21 @@ from gyre_hpc.machines.batch.records import (
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.identity import GroupId, Role, Version
-from gyre_hpc.protocol.supervision import Register
-from gyre_hpc.protocol.to_batch import CellReport, CellState, Ended, ScoreState
+from gyre_hpc.protocol.supervision import Directory, Entry, Register
+from gyre_hpc.protocol.to_batch import CellReport, CellState, Ended, GatewayReport, ScoreState
 
 CELLS = ("cell-0", "cell-1", "cell-2")
 FIRST = Version(0, 0)
 GROUPS = tuple(GroupId("train", slot, group) for slot in range(2) for group in range(2))
 
 
-def machine(*records: Any, incarnation: int = 2, attempt: int = 1) -> tuple[BatchMachine, list[Effect]]:
+def machine(*records: Any, incarnation: int = 2, attempt: int = 1, **changed: Any) -> tuple[BatchMachine, list[Effect]]:
     settings = BatchSettings(
         cells=CELLS, gateways=("gateway-0",), runners=("runner-0",), core="cell-0", controller_url="c", attempt=attempt,
         incarnation=incarnation, updates=3, groups_per_batch=2, group_size=1, scheduler=SchedulerConfig(), eval_tasks=0, eval_before=False,
         eval_after=False, switch_deadline_s=20.0, lease_deadline_s=20.0,
     )  # fmt: skip
+    settings = replace(settings, **changed)
     made = BatchMachine(settings, Membership(Register("controller", incarnation, "c", 1)), "secret")
     return made, made.handle(0.0, Restarted(tuple(records)))
 
@@ -64,3 +66,19 @@ def training() -> BatchMachine:
     state.batch.ledger.add("0:0", 10, 10)
     state.batch.ledger.add("0:1", 10, 10)
     return made
+
+
+def serving(*records: Any, **changed: Any) -> BatchMachine:
+    """Three cells in the table, which the gateway knows; the executions of HISTORY live."""
+    made, _ = machine(*HISTORY, *records, **changed)
+    made.state.phase = Phase.training
+    tell(made, 0.1, Directory(1, tuple(Entry(name, 1, name) for name in (*CELLS, "gateway-0"))))
+    for name in CELLS:
+        tell(made, 0.1, report(name, 1, term=made.state.settings.number_base))
+    acknowledge(made, 0.1)
+    return made
+
+
+def acknowledge(made: BatchMachine, now: float, seq: int = 1) -> list[Effect]:
+    """The gateway has the newest table."""
+    return tell(made, now, GatewayReport("gateway-0", 1, seq, made.state.table_number, 0), "gateway-0")

@@ -90,14 +90,14 @@ class Lending:
         if fleet.core.role is not Role.train:
             return None
         serving = [cell for cell in fleet.satellites if cell.is_serving]
-        return min(serving, key=_to_move, default=None)
+        return min(serving, key=to_move, default=None)
 
     def _to_recall(self, training: list[Cell], fleet: Fleet) -> Cell:
         """Last in, first out; the core after all satellites."""
         return max(training, key=lambda cell: (cell is not fleet.core, cell.lent_at))
 
 
-def _to_move(cell: Cell) -> tuple[int, int, str]:
+def to_move(cell: Cell) -> tuple[int, int, str]:
     """Calls that would go on elsewhere, then KV that would go with them: cells are of one size, so the one with the most room has least."""
     report = cell.report
     return (report.live_requests, -report.kv.free_tokens, cell.name) if report is not None else (0, 0, cell.name)

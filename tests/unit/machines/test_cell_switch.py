@@ -5,6 +5,7 @@ from gyre_hpc.machines.cell.actions import (
     AbortLive,
     CloseAdmission,
     InitModel,
+    Measure,
     PullSnapshot,
     SleepEngine,
     SleepTrainer,
@@ -229,3 +230,34 @@ def test_the_trainer_takes_new_weights_without_leaving_its_role():
     cell.settle()
     assert cell.ran == ["wake_trainer", "zero_sum"]
     assert not cell.is_running(SleepTrainer) and cell.report.version == V1
+
+
+def test_a_cell_that_cannot_be_looked_at_says_that_it_is_broken_until_it_can() -> None:
+    cell = serving()
+    cell.fire("heartbeat")
+    cell.fail(Measure, "rank 1 does not answer", "CellLost")
+    assert "rank 1 does not answer" in cell.report.error and "rank 1 does not answer" in cell.report.broken
+    cell.beat()
+    assert cell.report.error == cell.report.broken == ""
+
+
+def test_a_look_that_never_ends_is_said_too() -> None:
+    cell = serving()
+    for _ in range(30):
+        cell.fire("heartbeat")
+    assert "no answer within 10 s" in cell.report.broken
+    cell.finish(Measure)
+    assert cell.report.broken == ""
+
+
+def test_an_engine_that_takes_no_weights_is_broken_and_a_pull_that_fails_is_not() -> None:
+    cell = serving()
+    cell.order(term=1, version=V1, sources=("http://core",))
+    cell.fail(PullSnapshot, "no source answers")
+    assert cell.report.error and not cell.report.broken
+    cell.fire("pull_retry")
+    cell.finish(PullSnapshot)
+    cell.fail(UpdateEngineWeights, "shape", "ValueError")
+    assert "update_engine_weights: ValueError: shape" in cell.report.broken
+    cell.settle()
+    assert cell.report.broken == "" and cell.report.version == V1

@@ -167,7 +167,8 @@ def test_a_cell_set_aside_stays_stopped():
     bench.from_controller(SetAside("cell-0", "three failed starts"))
     bench.exits("cell-0", code=0)
     bench.from_controller(RestartCell("cell-0", 1, "again"))
-    assert bench.entry("cell-0").lost == "set aside: three failed starts"
+    assert bench.entry("cell-0").lost == "set aside: three failed starts" and bench.entry("cell-0").aside
+    assert not bench.entry("cell-1").aside
     assert actions(bench.effects, SpawnProcess).count(SpawnProcess("cell-0", 2)) == 0
 
 
