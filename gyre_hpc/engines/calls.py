@@ -12,6 +12,7 @@ import itertools
 from gyre_hpc import clock
 from gyre_hpc.engines.answer import Answer, Piece
 from gyre_hpc.engines.request import Request
+from gyre_hpc.machines.cell.gate import refusal
 
 
 class LiveCall:
@@ -56,11 +57,7 @@ class CallBook:
 
     def refusal(self, term: str | None) -> str | None:
         """Why a request with this X-Gyre-Term (None: without) is not taken now; None: it is."""
-        if not self.is_open:
-            return "admission closed"
-        if term is not None and term != str(self.term):
-            return "other term"
-        return None
+        return refusal(term, is_open=self.is_open, term=self.term)
 
     def take(self, request: Request, version: str) -> LiveCall:
         """From now on the rid means this call, whoever had it before."""

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 from aiohttp import web
 
+from gyre_hpc.machines.attempts import Sender, sender_of
 from gyre_hpc.protocol.envelope import Envelope, decode
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -47,9 +48,10 @@ class Inbox:
             envelope = decode(await request.read())
         except msgspec.MsgspecError as error:
             return web.Response(status=400, text=str(error))
-        if envelope.attempt < self._attempt:
+        sender = sender_of(envelope.attempt, self._attempt)
+        if sender is Sender.over:
             return web.Response(status=409, text=f"attempt {self._attempt} of this run lives; {envelope.attempt} is over")
-        if envelope.attempt > self._attempt:
+        if sender is Sender.newer:
             self._superseded(f"{envelope.sender} belongs to attempt {envelope.attempt}; this is {self._attempt}")
             return web.Response(status=503)
         self._deliver(envelope)
