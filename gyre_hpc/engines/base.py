@@ -1,6 +1,8 @@
 """What a cell needs of an inference engine, whichever kind.
 
-The gateway never sees this class: it speaks SGLang's native HTTP API to `url` (POST /generate, /abort_request, ...).
+The gateway never sees this class: it speaks SGLang's native HTTP API to the URL that `start` returns (POST /generate, ...). That
+surface lies in the rank process for every kind, a foreign server behind it: it alone refuses with 409 and a term
+(docs/decisions/0010).
 The cell leader drives role switches and weights through these methods. All methods may be called from the leader's
 asyncio loop; `sleep` and `wake` act on every rank of the cell and return one figure per rank.
 """

@@ -63,6 +63,8 @@ async def _read(connection: EngineConnection, stream: EngineStream, progress: Ca
             progress(tokens)
     if connection.status != 200:
         raise _error(connection.status, refusal.decode("utf-8", "replace")[:300])
+    if stream.is_refused:
+        raise EngineRefused(stream.error)
     if stream.finish is None:
         raise CellLost(f"the answer broke off: {stream.error or 'end of stream without a finish reason'}")
     return AttemptEnd(str(stream.finish["type"]), stream.digest, stream.moved_to)

@@ -23,6 +23,8 @@ class EngineStream:
         """Its running hash over prompt and output ids (engines/ids_digest.py), if it tells one with the finish reason."""
         self.error = ""
         """What the engine said instead of an answer."""
+        self.is_refused = False
+        """`error` is about the request itself: another cell would say the same."""
         self._attempt = attempt
         self._seen = 0
         """Output tokens of this attempt taken so far."""
@@ -49,11 +51,14 @@ class EngineStream:
         if "error" in event:
             error = event["error"]
             self.error = str(error.get("message", error) if isinstance(error, dict) else error)
+            self.is_refused = isinstance(error, dict) and 400 <= int(error.get("code") or 0) < 500
             return
         meta = event["meta_info"]
         self.finish = meta["finish_reason"] or self.finish
         self.digest = str(meta.get("ids_digest") or self.digest)
-        first, ids = event.get("output_start", 0), event["output_ids"]
+        ids = event["output_ids"]
+        # Cumulative chunks begin at 0; chunks of news say where they begin, or (SGLang) how many tokens there are with them.
+        first = event.get("output_start", meta.get("completion_tokens", len(ids)) - len(ids))
         end = first + len(ids)
         if end <= self._seen:
             return

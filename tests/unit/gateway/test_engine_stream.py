@@ -71,6 +71,19 @@ def test_a_hole_is_handed_on_for_the_machine_to_see() -> None:
     assert [tokens.start for tokens in got] == [1, 5]
 
 
+def test_chunks_of_news_without_a_start_are_placed_by_their_running_total() -> None:
+    stream = EngineStream(ATTEMPT)
+    got = read(stream, event([10, 11], None, completion_tokens=2), event([12], None, "stop", completion_tokens=3))
+    assert [(tokens.start, list(unpack_ids(tokens.ids))) for tokens in got] == [(1, [10, 11]), (3, [12])]
+
+
+@pytest.mark.parametrize(("code", "refused"), [(400, True), (500, False), (None, False)])
+def test_only_an_error_about_the_request_itself_is_a_refusal(code: int | None, refused: bool) -> None:
+    stream = EngineStream(ATTEMPT)
+    read(stream, b"data: " + orjson.dumps({"error": {"message": "no", "code": code}}) + b"\n\n")
+    assert (stream.error, stream.is_refused) == ("no", refused)
+
+
 def test_an_abort_may_say_where_the_kv_went() -> None:
     moved, plain = EngineStream(ATTEMPT), EngineStream(ATTEMPT)
     read(moved, event([], 0, finish_reason={"type": "abort", "message": "engine stops serving", "moved_to": "cell-2"}))
