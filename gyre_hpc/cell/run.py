@@ -19,10 +19,10 @@ from gyre_hpc.cell.pace import Pace
 from gyre_hpc.cell.rank import Rank
 from gyre_hpc.cell.trainer_actions import TrainerActions
 from gyre_hpc.cell.transfer_actions import TransferActions
-from gyre_hpc.cell.world import Channel, join_world
+from gyre_hpc.cell.world import World, join_world
 from gyre_hpc.chat import create_chat_format
-from gyre_hpc.config.schema import Config, TrainerKind, TransportConfig
-from gyre_hpc.engines import create_engine
+from gyre_hpc.config.schema import Config, EngineKind, TrainerKind, TransportConfig
+from gyre_hpc.engines import create_engine, create_follower
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.cell import CellMachine, CellSettings
@@ -55,14 +55,42 @@ class Place:
 
 def run_rank(birth: Birth, place: Place) -> None:
     """The whole life of one rank."""
-    channel = join_world(birth.config.network.interface) if place.world > 1 else None
+    config = birth.config
+    world = None
+    if place.world > 1:
+        world = join_world(config.network.interface, rank=place.rank, world=place.world, shares_engine=shares_engine(config))
     if place.is_leader:
-        asyncio.run(lead(birth, place, channel))
+        asyncio.run(lead(birth, place, world))
     else:
-        assert channel is not None
+        assert world is not None
         die_with_born_parent()
-        store = make_store(birth.config)
-        follow(make_rank(birth.config, place, store), channel)
+        follow(make_follower(birth, place, world), world.channel)
+
+
+def shares_engine(config: Config) -> bool:
+    """Whether the ranks of a cell hold one model together, in their engine too."""
+    return config.cluster.tensor_parallel != 1 and config.engine.kind is EngineKind.embedded
+
+
+def make_follower(birth: Birth, place: Place, world: World) -> Rank:
+    """Another rank than the first, with its part of the engine at work."""
+    config = birth.config
+    store = make_store(config)
+    # Served like every store; it also learns the run token that way.
+    store.serve(config.network.interface, birth.run_token)
+    rank = make_rank(config, place, store)
+    if world.engine is not None:
+        tokenizer = create_chat_format(config.model).tokenizer
+        rank.engine = create_follower(
+            config.engine,
+            model_config=config.model,
+            vocab_size=tokenizer.vocab_size,
+            store=store,
+            ranks=world.engine,
+            decode=tokenizer.decode,
+        )
+        rank.engine.start()
+    return rank
 
 
 def make_store(config: Config) -> HostSnapshotStore:
@@ -83,9 +111,7 @@ def transport_of(config: Config) -> TransportConfig:
     return replace(config.transport, groups="tcp") if config.trainer.kind is TrainerKind.timed else config.transport
 
 
-async def lead(
-    birth: Birth, place: Place, channel: Channel | None, ends: Callable[[Callable[[str], None]], None] = end_with_parent
-) -> None:
+async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[Callable[[str], None]], None] = end_with_parent) -> None:
     """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives.
 
     `ends` is handed what ends this cell. Nothing here is the process's own, so that several timed cells can live in one.
@@ -93,7 +119,7 @@ async def lead(
     config, folder, interface = birth.config, birth.folder, birth.config.network.interface
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
-    crew = Crew(make_rank(config, place, store), place.world, channel)
+    crew = Crew(make_rank(config, place, store), place.world, world.channel if world else None)
     tokenizer = create_chat_format(config.model).tokenizer
     engine = create_engine(
         config.engine,
@@ -105,12 +131,13 @@ async def lead(
         timer=after,
         decode=tokenizer.decode,
         moves_kv=config.transport.kv != "none",
+        ranks=world.engine if world else None,
     )
     crew.own.kv = kv_rank(config, place, engine)
     engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
-    transfer = TransferActions(crew, store, lambda: create_groups(transport_of(config), interface))
+    transfer = TransferActions(crew, store, snapshot_url, lambda: create_groups(transport_of(config), interface))
     client = KvClient(lambda cell: host.address(cell), birth.run_token)
     intake = None if engine.kv is None else KvIntake(engine.kv, crew)
     kv = KvActions(birth.name, engine, crew, client, intake)
@@ -169,6 +196,7 @@ def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: 
         snapshot_url=snapshot_url,
         checkpoint_before_publish=config.checkpoint.before_publish,
         checkpoint_every=config.checkpoint.every,
+        memory_limit=config.trainer.memory_limit_mb << 20,
         switch_deadline_s=config.cluster.switch_deadline_s,
         pull_deadline_s=config.transport.deadline_s,
         reduce_deadline_s=config.transport.deadline_s,

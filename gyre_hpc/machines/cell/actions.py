@@ -45,8 +45,8 @@ class AbortLive(Action, frozen=True, kw_only=True, tag=True):
 
 
 class QuietKv(Action, frozen=True, kw_only=True, tag=True):
-    """Wait until no other cell reads pages of this engine any more. Result: int, leases still open (must be 0: their pages
-    must not be freed)."""
+    """Admission is closed. Wait until no other cell reads pages of this engine, or writes such as it had room for, any more.
+    Result: int, leases and reservations still open (must be 0: their pages must not be freed)."""
 
 
 class SleepEngine(Action, frozen=True, kw_only=True, tag=True):

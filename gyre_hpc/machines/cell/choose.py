@@ -36,7 +36,7 @@ def _leave_rollout(state: State, order: Order, now: float) -> Action | None:
         step = next_giving(giving, order.kv, state.figures.kv, state.settings, now)
         if step is not None:
             return step
-    return leave_rollout(order, body, giving, state.settings)
+    return leave_rollout(order, body, giving, state.figures.kv, state.settings)
 
 
 def _rollout(state: State, order: Order, now: float) -> Wish:

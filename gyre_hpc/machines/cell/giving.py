@@ -31,6 +31,8 @@ class Giving:
     moved: tuple[Moved, ...] = ()
     leased: bool = False
     """Pages may be leased to others; only a count of zero ends that, whatever became of the transfer."""
+    is_counted: bool = False
+    """Since admission closed, and since the last transfer from here, nobody else was at pages of this engine."""
     stays: str = ""
     """Why nothing moves, to be told once."""
     num_left: int = 0
@@ -44,7 +46,19 @@ class Giving:
     def closes(self) -> None:
         """Admission closes: the next departure begins."""
         self.since = self.listed = self.planned = None
-        self.is_over, self.moved, self.stays = False, (), ""
+        self.is_over, self.is_counted, self.moved, self.stays = False, False, (), ""
+
+    def begins(self) -> None:
+        """A transfer begins."""
+        self.leased, self.is_counted = True, False
+
+    def counted(self) -> None:
+        """Nobody else is at pages of this engine, and nobody will be before admission opens again."""
+        self.leased, self.is_counted = False, True
+
+    def must_count(self, kv: KvFacts) -> bool:
+        """Others may be at pages of this engine: those that read what was leased, those that write what they give."""
+        return not self.is_counted and (self.leased or kv.capability == "pages")
 
     def fails(self, reason: str) -> None:
         """Listing or moving failed: everything stays."""

@@ -54,7 +54,7 @@ def begin(state: State, step: Action | AppliedRecord) -> None:
             state.body.quiet = False
             state.giving.closes()
         case MoveKv():
-            state.giving.leased = True
+            state.giving.begins()
         case SleepEngine() if state.body.engine is not None:
             state.body.half_asleep = True
         case Accumulate(id=id):
@@ -84,8 +84,8 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
             body.quiet = True
         case QuietKv():
             if result:
-                raise StepRefused(f"other cells may still read KV here: {result} leases are open")
-            state.giving.leased = False
+                raise StepRefused(f"other cells may still be at pages here: {result} leases or reservations are open")
+            state.giving.counted()
         case SleepEngine():
             _acknowledge(state, step, result)
             body.last, body.engine, body.half_asleep = body.engine or body.last, None, False

@@ -1,7 +1,7 @@
 """Which step comes next on the way to the role the newest order asks for: a function of what is awake and the order.
 
-rollout -> train: close admission, (list conversations, move their KV), abort what is live, (wait until nobody reads KV here any
-more), engine sleeps, (snapshot), trainer wakes.
+rollout -> train: close admission, (list conversations, move their KV), abort what is live, (wait until nobody else is at
+pages here any more), engine sleeps, (snapshot), trainer wakes.
 train -> rollout: (hand in), trainer sleeps, (snapshot), engine wakes, admission opens.
 As each step is chosen from the physical state alone, a newer order in mid-switch neither skips nor repeats one.
 """
@@ -27,7 +27,7 @@ from gyre_hpc.machines.cell.giving import Giving
 from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.training import Sum
 from gyre_hpc.protocol.identity import Role, Version
-from gyre_hpc.protocol.to_batch import Applied
+from gyre_hpc.protocol.to_batch import Applied, KvFacts
 from gyre_hpc.protocol.to_cell import Order
 
 
@@ -95,14 +95,14 @@ def obtain(order: Order, version: Version, settings: CellSettings) -> Action | W
     return Wait(reason=f"an order that names a source of version {version}")
 
 
-def leave_rollout(order: Order, body: Body, giving: Giving, settings: CellSettings) -> Action | None:
+def leave_rollout(order: Order, body: Body, giving: Giving, kv: KvFacts, settings: CellSettings) -> Action | None:
     """Next step to an engine that sleeps, once its KV was given away (giving.py); None: it does, within its memory limit."""
     deadline_s = settings.switch_deadline_s
     if body.admission is not None:
         return CloseAdmission(term=order.term, deadline_s=deadline_s)
     if body.engine is not None and not body.quiet:
         return AbortLive(moved=giving.moved, deadline_s=deadline_s)
-    if body.engine is not None and giving.leased:
+    if body.engine is not None and giving.must_count(kv):
         return QuietKv(deadline_s=deadline_s)
     if body.engine is not None or body.above_limit:
         return SleepEngine(deadline_s=deadline_s)

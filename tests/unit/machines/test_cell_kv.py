@@ -92,9 +92,22 @@ def test_the_abort_tells_where_the_kv_went_and_the_report_too_until_admission_op
 def test_nothing_is_listed_without_targets_or_without_a_capability(capability: str) -> None:
     cell = serving(capability)
     targets = TARGETS if capability == "none" else ()
+    quiet = [] if capability == "none" else ["quiet_kv"]
     cell.order(term=2, role=Role.train, version=V0, update=0, is_core=True, kv=KvOrder(targets, ("train-0-0-0",), 2.0))
     cell.settle()
-    assert cell.ran == ["close_admission", "abort_live", "sleep_engine", "wake_trainer"]
+    assert cell.ran == ["close_admission", "abort_live", *quiet, "sleep_engine", "wake_trainer"]
+
+
+def test_others_may_be_writing_here_even_when_nothing_leaves() -> None:
+    cell = serving()
+    cell.order(term=2, role=Role.train, version=V0, update=0, is_core=True)
+    cell.body.leases, cell.body.is_read = 1, True
+    for kind in (CloseAdmission, AbortLive, QuietKv):
+        cell.finish(kind)
+    assert not cell.is_running(SleepEngine) and "1 leases or reservations are open" in cell.report.error
+    cell.body.is_read = False
+    cell.settle()
+    assert cell.report.state is CellState.train
 
 
 def test_shared_kv_needs_no_transfer_but_gets_homes() -> None:
@@ -135,7 +148,7 @@ def test_a_failed_transfer_may_have_leased_pages_so_they_are_counted_before_the_
     cell.finish(AbortLive)
     assert cell.is_running(QuietKv)
     cell.finish(QuietKv)
-    assert not cell.is_running(SleepEngine) and "1 leases are open" in cell.report.error
+    assert not cell.is_running(SleepEngine) and "1 leases or reservations are open" in cell.report.error
     cell.body.is_read = False
     cell.fire("step_retry")
     cell.finish(QuietKv)
