@@ -33,7 +33,8 @@ POSITIVE = (
 )  # fmt: skip
 NOT_NEGATIVE = (
     "seed", "scheduler.lead_factor", "scheduler.lead_floor_s", "scheduler.dwell_s", "scheduler.max_staleness",
-    "trainer.lr", "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "algo.truncated_is", "algo.top_k",
+    "trainer.lr", "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "trainer.memory_limit_mb",
+    "algo.truncated_is", "algo.top_k", "transport.kv_budget_s",
     "warm_start.executions", "warm_start.epochs", "evaluation.tasks",
     "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens", "gateway.max_tokens_per_execution", "gateway.malformed_window",
 )  # fmt: skip
