@@ -52,6 +52,23 @@ class FitAll(msgspec.Struct, frozen=True, tag=True):
     version: Version
 
 
+class Pull(msgspec.Struct, frozen=True, tag=True):
+    """A rank whose own store lacks `version` pulls it from `source` (the leader's store, which has it)."""
+
+    version: Version
+    source: str
+    deadline_s: float
+
+
+class Save(msgspec.Struct, frozen=True, tag=True):
+    """Write a checkpoint. Every rank gives what it has; the leader writes."""
+
+    folder: str
+    """Absolute path."""
+    state: bytes
+    """JSON."""
+
+
 class Load(msgspec.Struct, frozen=True, tag=True):
     folder: str
     """Absolute path."""
@@ -101,7 +118,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
 
 
 KvCommand = KvOffer | KvFetch | KvWithdraw | KvEnd
-Command = Wake | Sleep | Zero | Add | SumBytes | TakeSum | Step | FitAll | Load | Init | Look | End | KvCommand
+Command = Wake | Sleep | Zero | Add | SumBytes | TakeSum | Step | FitAll | Pull | Save | Load | Init | Look | End | KvCommand
 
 
 class Answer(msgspec.Struct, frozen=True):

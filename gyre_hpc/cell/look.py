@@ -6,6 +6,7 @@ from typing import Any
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.engines.base import Engine
+from gyre_hpc.errors import CellLost
 from gyre_hpc.machines.cell import actions
 from gyre_hpc.protocol.to_batch import KvFacts
 from gyre_hpc.transport.base import SnapshotStore
@@ -16,6 +17,10 @@ class Looker:
         self._crew, self._engine, self._store = crew, engine, store
 
     async def measure(self, key: str, action: actions.Measure, progress: Callable[[Any], None]) -> actions.Figures:
+        """Raises CellLost, naming the reason, when the engine is broken or a rank does not answer: such a cell is of no use."""
+        failure = self._engine.failure()
+        if failure is not None:
+            raise CellLost(failure)
         if self._crew.world == 1:
             answers: tuple[commands.Answer, ...] = (self._crew.own.answer(None),)
         else:

@@ -1,19 +1,24 @@
 """What one rank does for a command: its trainer, its store, a sum kept while the trainer sleeps, the scratch of a commit."""
 
+import json
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.kv_rank import KvRank, without_pages
 from gyre_hpc.cell.world import groups_built
 from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol import micro_batch
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
 from gyre_hpc.train.base import Trainer
 from gyre_hpc.train.memory import measure
 from gyre_hpc.transport.base import SnapshotStore
+
+if TYPE_CHECKING:
+    from gyre_hpc.engines.embedded.follower import EngineFollower
 
 
 class Rank:
@@ -26,6 +31,8 @@ class Rank:
         self.progress: Callable[[float], None] = lambda share: None
         self.kv: KvRank | None = None
         """Where this rank's engine has pages that can move."""
+        self.engine: EngineFollower | None = None
+        """Followers: this rank's part of the engine."""
         self._kept: bytes | None = None
         """The cell's sum while the trainer sleeps; empty on followers. None: nothing is kept."""
 
@@ -50,10 +57,17 @@ class Rank:
                 return self.trainer.apply(self.scratch, num_executions, version)
             case commands.FitAll(micro_batches=data, epochs=epochs, version=version):
                 return self.trainer.fit([micro_batch.decode(one) for one in data], epochs, version, self.progress)
+            case commands.Pull(version=version, source=source, deadline_s=deadline_s):
+                self._pull(version, source, deadline_s)
+            case commands.Save(folder=folder, state=state):
+                self.trainer.save(Path(folder), json.loads(state))
             case commands.Load(folder=folder, version=version):
                 return self.trainer.load(Path(folder), version)
             case commands.Init(version=version):
                 self.trainer.init(version)
+            case commands.Look():
+                if self.engine is not None and self.engine.failure is not None:
+                    raise RuntimeError(f"its part of the engine failed: {self.engine.failure!r}")
             case commands.KvOffer() | commands.KvFetch() | commands.KvWithdraw() | commands.KvEnd():
                 return commands.Told(without_pages(command) if self.kv is None else self.kv.do(command))
         return None
@@ -67,14 +81,17 @@ class Rank:
         )
 
     def _wake(self, command: commands.Wake) -> RankMemory:
-        if command.version not in self.store.versions():
-            self.store.pull(command.version, (command.source,), command.deadline_s)
+        self._pull(command.version, command.source, command.deadline_s)
         memory = self.trainer.wake(command.version)
         if command.restore:
             assert self._kept is not None, "no sum was kept"
             self.trainer.add_sum(self.trainer.sum_from_bytes(self._kept) if self.number == 0 else None)
         self._kept = None
         return memory
+
+    def _pull(self, version: Version, source: str, deadline_s: float) -> None:
+        if version not in self.store.versions():
+            self.store.pull(version, (source,), deadline_s)
 
     def _sum_bytes(self) -> bytes:
         """Every rank takes part; the leader alone keeps the bytes."""

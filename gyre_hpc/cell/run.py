@@ -36,6 +36,7 @@ from gyre_hpc.shell.timers import after
 from gyre_hpc.train import create_trainer
 from gyre_hpc.transport.groups import create_groups
 from gyre_hpc.transport.kv import create_block_transport
+from gyre_hpc.transport.kv_base import BlockTransport
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 log = logging.getLogger(__name__)
@@ -89,6 +90,8 @@ def make_follower(birth: Birth, place: Place, world: World) -> Rank:
             ranks=world.engine,
             decode=tokenizer.decode,
         )
+        if config.transport.kv != "none":
+            rank.kv = KvRank(place.rank, rank.engine.page_bytes, lambda: block_transport(config))
         rank.engine.start()
     return rank
 
@@ -182,7 +185,11 @@ def kv_rank(config: Config, place: Place, engine: Engine) -> KvRank | None:
     kv = engine.kv
     if kv is None:
         return None
-    return KvRank(place.rank, kv.page_bytes, lambda: create_block_transport(config.transport, config.network.interface))
+    return KvRank(place.rank, kv.page_bytes, lambda: block_transport(config))
+
+
+def block_transport(config: Config) -> BlockTransport | None:
+    return create_block_transport(config.transport, config.network.interface)
 
 
 def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: str) -> CellSettings:

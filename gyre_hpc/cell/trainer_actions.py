@@ -1,8 +1,8 @@
 """Actions on the trainer: every rank of the cell takes part through the crew."""
 
 import asyncio
+import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from gyre_hpc.cell import commands
@@ -83,13 +83,11 @@ class TrainerActions:
         return metrics
 
     async def save(self, key: str, action: actions.SaveCheckpoint, progress: Progress) -> None:
-        """The leader writes for all ranks; older checkpoints go once this one is whole."""
+        """Older checkpoints go once this one is whole."""
         target = self._folder.checkpoints / str(action.version)
-        await self._crew.call(self._save, target, action.state)
-
-    def _save(self, target: Path, state: dict[str, object]) -> None:
-        self._crew.own.trainer.save(target, state)
-        prune(target.parent, self._keep)
+        command = commands.Save(str(target.absolute()), json.dumps(action.state).encode())
+        await self._crew.ask(command, action.deadline_s)
+        await self._crew.call(prune, target.parent, self._keep)
 
     async def fit(self, key: str, action: actions.Fit, progress: Progress) -> dict[str, float]:
         data = [await self._micro_batches.get(url, action.deadline_s) for url in action.urls]

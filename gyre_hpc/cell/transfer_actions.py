@@ -16,8 +16,8 @@ Progress = Callable[[Any], None]
 class TransferActions:
     """PullSnapshot, HandInSum, HostGroup, Reduce, AbortReduce. `make_groups` is called when a first group is needed."""
 
-    def __init__(self, crew: Crew, store: SnapshotStore, make_groups: Callable[[], Groups]) -> None:
-        self._crew, self._store, self._make_groups = crew, store, make_groups
+    def __init__(self, crew: Crew, store: SnapshotStore, snapshot_url: str, make_groups: Callable[[], Groups]) -> None:
+        self._crew, self._store, self._snapshot_url, self._make_groups = crew, store, snapshot_url, make_groups
         self._groups: Groups | None = None
 
     def table(self) -> dict[type, Action]:
@@ -32,6 +32,9 @@ class TransferActions:
     async def pull(self, key: str, action: actions.PullSnapshot, progress: Progress) -> None:
         """Not in the trainer's thread: serving and training go on meanwhile."""
         await _in_thread(self._store.pull, action.version, action.sources, action.deadline_s)
+        if self._crew.world > 1:
+            # Between two commands of the other ranks: their engines and trainers take it from their own stores.
+            await self._crew.ask(commands.Pull(action.version, self._snapshot_url, action.deadline_s), action.deadline_s)
 
     async def hand_in(self, key: str, action: actions.HandInSum, progress: Progress) -> None:
         data: bytes = await self._crew.ask(commands.SumBytes(), action.deadline_s)

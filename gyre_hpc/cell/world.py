@@ -1,16 +1,24 @@
-"""The cell's own default WORLD: gloo over the ranks that torchrun started, built once and never again.
+"""The cell's own default WORLD: gloo over the ranks that torchrun started, built once and never again. Where they hold one
+model together, the engine has a second group over the same ranks, since it computes in a thread of its own.
 
 The only torch of this room outside the backends, imported when a cell has more than one rank.
 """
 
 import sys
+from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gyre_hpc.errors import CellLost
 
+if TYPE_CHECKING:
+    from gyre_hpc.models.tensor_ranks import TensorRanks
+
 IDLE_DEADLINE_S = 1800.0
 """Longest a rank waits for a command or in a collective. The leader looks at its ranks all the time, so this ends orphans."""
+
+ENGINE_DEADLINE_S = 30.0
+"""Of one collective of the engine: all ranks compute the same, so they meet at once."""
 
 
 class Channel(Protocol):
@@ -21,17 +29,37 @@ class Channel(Protocol):
     def receive(self, rank: int, deadline_s: float) -> bytes: ...
 
 
-def join_world(interface: str) -> Channel:
-    """Build WORLD from torchrun's environment, bound to `interface`; return a channel over it."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class World:
+    """A cell of several ranks, as one of them sees it."""
+
+    channel: Channel
+    engine: "TensorRanks | None"
+    """The ranks of an engine that share a model; None: the first rank serves alone."""
+
+
+def join_world(interface: str, *, rank: int, world: int, shares_engine: bool) -> World:
+    """Build all groups of the cell from torchrun's environment, bound to `interface`, in the same order on every rank."""
     import torch.distributed
+
+    from gyre_hpc.models.tensor_ranks import TensorRanks
 
     # torch's stubs leave out half of what is used here.
     dist: Any = torch.distributed
-    options = dist.ProcessGroupGloo._Options()
-    options._timeout = timedelta(seconds=IDLE_DEADLINE_S)
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=interface)]
-    dist.init_process_group("gloo", timeout=timedelta(seconds=IDLE_DEADLINE_S), pg_options=options)
-    return WorldChannel(torch, dist)
+
+    def options(deadline_s: float) -> Any:
+        options = dist.ProcessGroupGloo._Options()
+        options._timeout = timedelta(seconds=deadline_s)
+        options._devices = [dist.ProcessGroupGloo.create_device(hostname=interface)]
+        return options
+
+    dist.init_process_group("gloo", timeout=timedelta(seconds=IDLE_DEADLINE_S), pg_options=options(IDLE_DEADLINE_S))
+    engine = None
+    if shares_engine:
+        deadline = timedelta(seconds=ENGINE_DEADLINE_S)
+        group = dist.new_group(backend="gloo", timeout=deadline, pg_options=options(ENGINE_DEADLINE_S))
+        engine = TensorRanks(rank, world, group, deadline_s=ENGINE_DEADLINE_S)
+    return World(channel=WorldChannel(torch, dist), engine=engine)
 
 
 def groups_built() -> int:

@@ -58,7 +58,20 @@ _LONGEST_S = 1e8
 
 def validate(config: Config) -> None:
     """Raise UserError for the first thing that cannot work."""
-    for check in (_numbers, _ranges, _cluster, _kinds, _deterministic, _scheduler, _model, _algo, _tasks, _steps, _places):
+    for check in (
+        _numbers,
+        _ranges,
+        _cluster,
+        _kinds,
+        _tensor_parallel,
+        _deterministic,
+        _scheduler,
+        _model,
+        _algo,
+        _tasks,
+        _steps,
+        _places,
+    ):
         for field, value, remedy in check(config):
             raise UserError(field, value, remedy)
 
@@ -132,6 +145,20 @@ def _kinds(config: Config) -> Iterator[Breach]:
         yield "transport.groups", config.transport.groups, "kinds that exist: c10d"
     if config.transport.backend not in ("gloo", "nccl"):
         yield "transport.backend", config.transport.backend, "gloo, or nccl on GPUs"
+
+
+def _tensor_parallel(config: Config) -> Iterator[Breach]:
+    """The ranks of a cell share the model all together or not at all. A model of a path is looked at when it is read."""
+    cluster, model = config.cluster, config.model
+    size, ranks = cluster.tensor_parallel, cluster.ranks_per_cell
+    if size not in (0, 1, ranks):
+        yield "cluster.tensor_parallel", size, f"0 or cluster.ranks_per_cell={ranks} (all ranks share the model), or 1 (each has its own)"
+    if size == 1 or ranks == 1 or model.path or config.engine.kind is not EngineKind.embedded:
+        return
+    for name in ("num_heads", "num_kv_heads", "intermediate_size"):
+        if getattr(model, name) % ranks:
+            remedy = f"must be a multiple of the cluster.ranks_per_cell={ranks} ranks that share a model; or set cluster.tensor_parallel=1"
+            yield f"model.{name}", getattr(model, name), remedy
 
 
 def _deterministic(config: Config) -> Iterator[Breach]:

@@ -16,9 +16,11 @@ from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
 
 if TYPE_CHECKING:
     from gyre_hpc.engines.base import Engine
+    from gyre_hpc.engines.embedded.follower import EngineFollower
     from gyre_hpc.engines.scripted import ScriptedAnswer
     from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
+    from gyre_hpc.models.tensor_ranks import TensorRanks
     from gyre_hpc.transport.base import SnapshotStore
 
 
@@ -36,11 +38,13 @@ def create_engine(
     decode: "Decode | None" = None,
     script: "ScriptedAnswer | None" = None,
     moves_kv: bool = False,
+    ranks: "TensorRanks | None" = None,
 ) -> "Engine":
-    """The engine of one rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
+    """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
     decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
-    moves_kv: its pages can go to other cells, and come from them.
+    moves_kv: its pages can go to other cells, and come from them. ranks: those that hold the embedded engine's model together;
+    the others follow (create_follower).
     """
     match config.kind:
         case EngineKind.embedded:
@@ -60,11 +64,13 @@ def create_engine(
                 decode=decode,
                 script=script,
                 moves_kv=moves_kv,
+                ranks=ranks,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
 
             assert timer is not None, "the timed engine waits by a timer"
+            assert ranks is None, "the timed engine has no model to share"
             assert script is None, "the timed engine has a token source instead"
             return TimedEngine(
                 config,
@@ -78,3 +84,21 @@ def create_engine(
                 decode=decode,
                 moves_kv=moves_kv,
             )
+
+
+def create_follower(
+    config: EngineConfig,
+    *,
+    model_config: ModelConfig,
+    vocab_size: int,
+    store: "SnapshotStore",
+    ranks: "TensorRanks",
+    decode: "Decode | None" = None,
+) -> "EngineFollower":
+    """What another rank than the first does for an embedded engine whose model `ranks` hold together."""
+    from gyre_hpc.engines.embedded.follower import EngineFollower
+    from gyre_hpc.models.qwen3_config import from_model_config
+
+    assert config.kind is EngineKind.embedded
+    model = from_model_config(model_config, vocab_size)
+    return EngineFollower(config, model=model, ranks=ranks, snapshot=store.get, decode=decode)

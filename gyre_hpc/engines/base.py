@@ -170,6 +170,10 @@ class Engine(ABC):
     def num_live(self) -> int:
         """Requests taken and not answered to the end."""
 
+    def failure(self) -> str | None:
+        """Why the engine is broken for good; None: it is not."""
+        return None
+
     @abstractmethod
     async def abort_all(self, moved: Mapping[str, str]) -> int:
         """End every live request with finish_reason abort, its tokens kept, answer sent; return how many.

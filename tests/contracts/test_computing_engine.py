@@ -7,7 +7,7 @@ import pytest
 
 from tests.fakes.engine_rig import V0, V1, Rig, run
 
-COMPUTING = ["embedded", "timed"]
+COMPUTING = ["embedded", "two_ranks", "timed"]
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5]
 
 

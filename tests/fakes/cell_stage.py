@@ -35,7 +35,7 @@ TOKEN = "run-token"
 
 
 def tiny_config(**fields: Any) -> Config:
-    model = ModelConfig(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, max_context=64)
+    model = ModelConfig(hidden_size=16, num_layers=1, num_heads=2, num_kv_heads=2, head_dim=8, intermediate_size=32, max_context=64)
     config = Config(model=model, **fields)
     config.engine.kv_tokens = 512
     return config

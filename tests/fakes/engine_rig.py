@@ -1,4 +1,7 @@
-"""Engines of every kind behind one way to ask them, for the contract tests. `prescribed` is the embedded one with a script."""
+"""Engines of every kind behind one way to ask them, for the contract tests.
+
+`prescribed` is the embedded one with a script, `two_ranks` the embedded one whose model two processes hold together.
+"""
 
 import asyncio
 import json
@@ -12,11 +15,14 @@ import torch
 from gyre_hpc.config.schema import EngineConfig, ModelConfig
 from gyre_hpc.engines.counter_random import uniform
 from gyre_hpc.engines.embedded.engine import EmbeddedEngine
+from gyre_hpc.engines.embedded.follower import EngineFollower
 from gyre_hpc.engines.scripted import ScriptedEngine
 from gyre_hpc.engines.served import ServedEngine
+from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.engines.timed import TimedEngine
 from gyre_hpc.models import parameters, qwen3, qwen3_config
 from gyre_hpc.protocol.identity import Version
+from tests.fakes import second_rank
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.virtual_time import VirtualTime
 
@@ -138,18 +144,22 @@ async def until(condition: Callable[[], bool], push: Callable[[], Any] = lambda:
 
 
 def new_engine(
-    kind: str, time: VirtualTime | None, held: bool, stream_tokens: int = 4, has_decode: bool = True, **config: Any
+    kind: str, time: VirtualTime | None, held: bool, stream_tokens: int = 4, has_decode: bool = True, moves_kv: bool = False, **config: Any
 ) -> ServedEngine:
     common: dict[str, Any] = {"run_token": TOKEN, "host": "127.0.0.1", "decode": decode if has_decode else None}
     defaults = {"page_size": 8, "kv_tokens": 16384, "prefill_chunk": 64}
     engine_config = EngineConfig(**(defaults | config))
-    if kind in ("embedded", "prescribed"):
+    if kind in ("embedded", "prescribed", "two_ranks"):
+        if kind == "two_ranks":
+            second_rank.get().make(FOLLOWER, __name__, "new_follower", engine_config, common["decode"])
         return EmbeddedEngine(
             engine_config,
             model=MODEL,
             store=MemoryStore(PARAMS),
             stream_tokens=stream_tokens,
             script=script if kind == "prescribed" else None,
+            moves_kv=moves_kv,
+            ranks=second_rank.ranks(0) if kind == "two_ranks" else None,
             **common,
         )
     if kind == "timed":
@@ -161,9 +171,29 @@ def new_engine(
             max_context=MODEL.max_context,
             vocab_size=VOCAB,
             stream_tokens=stream_tokens,
+            moves_kv=moves_kv,
             **common,
         )
     return ScriptedEngine(script, max_context=MODEL.max_context, vocab_size=VOCAB, held=held, **common)
+
+
+FOLLOWER = 0
+
+
+def new_follower(config: EngineConfig, decode: Decode | None) -> EngineFollower:
+    """In the second rank's process."""
+    follower = EngineFollower(config, model=MODEL, ranks=second_rank.ranks(1), snapshot=MemoryStore(PARAMS).get, decode=decode)
+    follower.start()
+    return follower
+
+
+def _end_follower(engine: ServedEngine) -> None:
+    """It ends with its leader; one whose leader broke is killed."""
+    if engine.failure() is not None:
+        second_rank.get().discard()
+        return
+    second_rank.get().send("join", FOLLOWER)
+    second_rank.get().hear()
 
 
 @asynccontextmanager
@@ -178,6 +208,8 @@ async def rig(kind: str, *, held: bool = False, **config: Any) -> AsyncIterator[
             yield Rig(engine, url, session, time)
         finally:
             await engine.close()
+            if kind == "two_ranks":
+                _end_follower(engine)
 
 
 def run(kind: str, test: Callable[[Rig], Awaitable[None]], **config: Any) -> None:

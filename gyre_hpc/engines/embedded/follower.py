@@ -11,6 +11,7 @@ from collections.abc import Callable
 import torch
 
 from gyre_hpc.config.schema import EngineConfig
+from gyre_hpc.engines.base import PageBytes
 from gyre_hpc.engines.embedded.build import new_core, new_forward
 from gyre_hpc.engines.embedded.jobs import EachRank, Job, do
 from gyre_hpc.engines.embedded.turns import FollowerTurns, Turn
@@ -43,6 +44,11 @@ class EngineFollower:
     def start(self) -> None:
         """Follow in a thread, which ends with the process at the latest."""
         self._thread.start()
+
+    def page_bytes(self) -> PageBytes | None:
+        """This rank's KV pages; None while the engine sleeps."""
+        memory = self.core.memory
+        return memory.page_bytes if memory else None
 
     def join(self) -> None:
         self._thread.join()

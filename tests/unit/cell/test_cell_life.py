@@ -23,9 +23,10 @@ def state_is(state: CellState, term: int):
     return lambda report: report.state is state and report.term == term
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_a_cell_serves_trains_commits_alone_and_serves_what_it_learned(tmp_path: Path, ranks: int):
-    config = tiny_config(cluster=ClusterConfig(cells=1, ranks_per_cell=ranks))
+@pytest.mark.parametrize(("ranks", "tensor_parallel", "groups"), [(1, 0, 0), (2, 0, 4), (2, 1, 2)])
+def test_a_cell_serves_trains_commits_alone_and_serves_what_it_learned(tmp_path: Path, ranks: int, tensor_parallel: int, groups: int):
+    """One rank; two that share a model, with a second group for their engine; two that train on a copy each."""
+    config = tiny_config(cluster=ClusterConfig(cells=1, ranks_per_cell=ranks, tensor_parallel=tensor_parallel))
     with Stage(tmp_path, config) as stage:
         stage.start("cell-0")
         stage.wait_registered("cell-0")
@@ -34,7 +35,7 @@ def test_a_cell_serves_trains_commits_alone_and_serves_what_it_learned(tmp_path:
         answer = stage.generate("cell-0")
         assert len(answer["output_ids"]) == 8 and answer["meta_info"]["weight_version"] == "0.0"
         before = stage.until("cell-0", lambda report: len(report.pids) == ranks, "a look at all ranks")
-        assert before.groups_built == (ranks if ranks > 1 else 0)
+        assert before.groups_built == groups
 
         applied = train_one_update(stage)
         assert applied.version == V1 and applied.metrics["grad_norm"] > 0
@@ -58,7 +59,13 @@ def train_one_update(stage: Stage):
     stage.order("cell-0", **train, leases=leases)
     report = stage.until("cell-0", lambda report: len(report.accumulated) == 2, "two micro-batches accumulated")
     assert [fact.num_targets for fact in report.accumulated] == [24, 24]
-    assert report.switch is not None and list(report.switch.steps) == ["close_admission", "abort_live", "sleep_engine", "wake_trainer"]
+    assert report.switch is not None and list(report.switch.steps) == [
+        "close_admission",
+        "abort_live",
+        "quiet_kv",
+        "sleep_engine",
+        "wake_trainer",
+    ]
     commit = CommitOrder(1, ("cell-0",), nonce="n")
     stage.order("cell-0", **train, commit=commit)
     hosted = stage.until("cell-0", phase_is(CommitPhase.hosted), "hosted")

@@ -107,3 +107,23 @@ def test_what_breaks_the_deterministic_mode_is_refused_by_name_and_else_welcome(
     validate(
         changed(engine__deterministic=True, trainer__lr=0.0, algo__temperature=0.7, cluster__ranks_per_cell=2, cluster__tensor_parallel=1)
     )
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "remedy"),
+    [
+        ({"cluster__tensor_parallel": 2}, "cluster.tensor_parallel", "ranks_per_cell=4"),
+        ({"model__num_heads": 6, "model__num_kv_heads": 2}, "model.num_heads", "multiple of .*4 ranks"),
+        ({"model__num_kv_heads": 2}, "model.num_kv_heads", "tensor_parallel=1"),
+        ({"model__intermediate_size": 190}, "model.intermediate_size", "multiple of .*4 ranks"),
+    ],
+)
+def test_a_model_that_the_ranks_cannot_share_is_refused_by_name(values: dict[str, object], field: str, remedy: str):
+    good = {"cluster__ranks_per_cell": 4, "model__num_heads": 8, "model__num_kv_heads": 4, "model__intermediate_size": 192}
+    with pytest.raises(UserError, match=remedy) as caught:
+        validate(changed(**good | values))
+    assert caught.value.field == field
+    for size in (0, 4):
+        validate(changed(**good, cluster__tensor_parallel=size))
+    if "cluster__tensor_parallel" not in values:
+        validate(changed(**good | values, cluster__tensor_parallel=1))
