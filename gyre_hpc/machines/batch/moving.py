@@ -2,6 +2,7 @@
 
 from gyre_hpc.machines.base import Effect
 from gyre_hpc.machines.batch.fleet import Cell
+from gyre_hpc.machines.batch.lending import to_move
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.protocol.to_batch import Moved
 from gyre_hpc.protocol.to_cell import KvOrder, KvTarget
@@ -12,21 +13,29 @@ _REMEMBER_MOVED_S = 15.0
 
 
 def kv_order(state: State, cell: Cell) -> KvOrder | None:
-    """For the term in which `cell` leaves rollout; None: KV does not travel in this run, or nobody serves on."""
-    decision = state.decision
-    if state.settings.kv_budget_s <= 0 or cell.report is None or (decision is not None and decision.pause_rollout):
+    """For the term in which `cell` leaves rollout; None: KV does not travel in this run."""
+    if state.settings.kv_budget_s <= 0 or cell.report is None:
         return None
+    following = _following(state, cell)
     targets = tuple(
         KvTarget(other.name, other.report.kv.free_tokens, other.report.live_requests)
         for other in state.fleet.cells.values()
         if other.report is not None
         and other is not cell
         and other.in_table
+        and other not in following
         and other.report.version == cell.report.version
         and may_take(cell.name, cell.report.kv, other.report.kv)
         and other.report.kv.free_tokens > 0
     )
     return KvOrder(targets, tuple(sorted(state.groups.live)), state.settings.kv_budget_s)
+
+
+def _following(state: State, cell: Cell) -> list[Cell]:
+    """Cells that leave next, if the decision stands: KV that goes to them would have to move again at once."""
+    num = state.decision.want - len(state.fleet.training()) if state.decision is not None else 0
+    serving = [other for other in state.fleet.satellites if other.is_serving and other is not cell]
+    return sorted(serving, key=to_move)[: max(0, num)]
 
 
 def take_moved(state: State, cell: Cell, now: float) -> list[Effect]:

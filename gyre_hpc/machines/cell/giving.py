@@ -12,10 +12,10 @@ from gyre_hpc.protocol.to_batch import KvFacts, Moved
 from gyre_hpc.protocol.to_cell import KvOrder, KvTarget
 from gyre_hpc.scheduler.migration import Conversation, Move, Plan, Speeds, Target, plan
 
-_WEIGHT = 0.5
-"""Of the newest transfer in the running speed."""
-_FORGIVING = 0.1
-"""Of the configured speed, whenever nothing was worth moving: one slow transfer must not be the last one ever measured."""
+_REMEMBERED = 0.5
+"""Of earlier transfers beside the newest, in tokens and in seconds alike: a few tokens say little about the speed of many."""
+_FORGIVEN = 0.9
+"""Of the seconds remembered, whenever nothing was worth moving: one slow transfer must not be the last one ever measured."""
 _FADING = 0.05
 """Of a slower look in the prefill speed: an engine that had little to prefill is not a slow one."""
 
@@ -37,8 +37,8 @@ class Giving:
     """Why nothing moves, to be told once."""
     num_left: int = 0
     """Conversations that stay then."""
-    move_tokens_per_s: float = 0.0
-    """Measured; 0: not yet."""
+    sent: tuple[float, float] = (0.0, 0.0)
+    """(tokens, seconds) of transfers from here, fading; zero: none measured yet."""
     prefill_tokens_per_s: float = 0.0
     looked: tuple[float, int] | None = None
     """(time, tokens prefilled so far) at the last look at the engine."""
@@ -76,12 +76,13 @@ class Giving:
     def gave(self, result: MoveResult) -> None:
         self.is_over, self.moved = True, result.moved
         if result.num_tokens > 0 and result.seconds > 0:
-            speed, known = result.num_tokens / result.seconds, self.move_tokens_per_s
-            self.move_tokens_per_s = known + _WEIGHT * (speed - known) if known else speed
+            self.sent = (_REMEMBERED * self.sent[0] + result.num_tokens, _REMEMBERED * self.sent[1] + result.seconds)
 
     def speeds(self, settings: CellSettings) -> Speeds:
+        tokens, seconds = self.sent
         return Speeds(
-            prefill=self.prefill_tokens_per_s or settings.prefill_tokens_per_s, move=self.move_tokens_per_s or settings.move_tokens_per_s
+            prefill=self.prefill_tokens_per_s or settings.prefill_tokens_per_s,
+            move=tokens / seconds if seconds else settings.move_tokens_per_s,
         )
 
 
@@ -113,7 +114,7 @@ def _plan(giving: Giving, order: KvOrder, kv: KvFacts, settings: CellSettings, l
     if not wanted or made.moves or made.homes:
         return
     if speeds.spared <= 0:
-        giving.move_tokens_per_s += _FORGIVING * (settings.move_tokens_per_s - giving.move_tokens_per_s)
+        giving.sent = (giving.sent[0], giving.sent[1] * _FORGIVEN)
         giving.stays = f"prefill is faster ({speeds.prefill:.0f} tokens/s against {speeds.move:.0f})"
     else:
         giving.stays = f"no room ({max(target.free_tokens for target in order.targets)} tokens) or no time ({left_s:.3g} s) for any of them"

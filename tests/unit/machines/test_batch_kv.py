@@ -93,11 +93,15 @@ def test_kv_stays_where_it_is_when_it_does_not_travel_in_this_run() -> None:
     assert lend(made).kv is None
 
 
-def test_kv_stays_where_it_is_when_nobody_will_serve() -> None:
+@pytest.mark.parametrize(("want", "targets"), [(1, ["cell-1", "cell-2"]), (2, ["cell-2"]), (3, [])])
+def test_cells_that_leave_next_are_no_targets(want: int, targets: list[str]) -> None:
     made = with_kv()
+    core = made.state.fleet.core
+    core.move = Move.leaving
     level = Waterlevel(live=4, marginal=0.0, ready=1.0, cells_needed=0, theta=1.0)
-    made.state.decision = Decision(want=3, reason="batch_full", waterlevel=level, pause_rollout=True)
-    assert kv_order(made.state, made.state.fleet.core) is None
+    made.state.decision = Decision(want=want, reason="data", waterlevel=level)
+    order = kv_order(made.state, core)
+    assert order is not None and [target.cell for target in order.targets] == targets
 
 
 def test_gateways_are_told_where_conversations_of_live_executions_went_for_a_while() -> None:
