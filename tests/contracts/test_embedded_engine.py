@@ -1,4 +1,5 @@
-"""What only an engine that computes can break: log-probs, KV of other weights, retraction, a failing step."""
+"""What only an engine that computes can break: log-probs, KV of other weights, retraction, a failing step. `two_ranks` is the
+one whose model two processes hold together: equal to the training forward, it is equal to one rank, too."""
 
 import asyncio
 from typing import Any
@@ -14,6 +15,7 @@ from tests.fakes.memory_store import MemoryStore
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3]
 BOUND = 1e-5
+BOTH = ["embedded", "two_ranks"]
 
 
 def gap(answer: dict[str, Any], ids: list[int], version: Any, first: int, last: int, temperature: float = 1.0) -> float:
@@ -23,19 +25,21 @@ def gap(answer: dict[str, Any], ids: list[int], version: Any, first: int, last: 
     return (told - full).abs().max().item()
 
 
+@pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_told_logprobs_are_those_of_the_training_forward(temperature: float) -> None:
+def test_told_logprobs_are_those_of_the_training_forward(kind: str, temperature: float) -> None:
     async def test(rig: Rig) -> None:
         prompts = [PROMPT, PROMPT + [1, 2, 3], PROMPT[:2], [*range(60)] * 3]
         answers = await asyncio.gather(*(rig.generate(p, 150, key=f"0{n}", temperature=temperature) for n, p in enumerate(prompts)))
         for prompt, answer in zip(prompts, answers, strict=True):
             assert gap(answer, prompt, V0, 0, 150, temperature) < BOUND
 
-    run("embedded", test)
+    run(kind, test)
 
 
+@pytest.mark.parametrize("kind", BOTH)
 @pytest.mark.parametrize("keep_kv", [False, True])
-def test_cached_pages_are_never_those_of_other_weights_unless_told(keep_kv: bool) -> None:
+def test_cached_pages_are_never_those_of_other_weights_unless_told(kind: str, keep_kv: bool) -> None:
     """The same prompt before and after an update: with recompute the new answer is the new weights' own; with keep its
     pages are reused, which shows in cached_tokens, in oldest_kv_version and in the log-probs."""
 
@@ -57,10 +61,11 @@ def test_cached_pages_are_never_those_of_other_weights_unless_told(keep_kv: bool
         assert again["meta_info"]["cached_tokens"] == 48
         assert again["output_ids"] == after["output_ids"]
 
-    run("embedded", test, keep_kv=keep_kv)
+    run(kind, test, keep_kv=keep_kv)
 
 
-def test_after_an_update_in_mid_call_each_token_has_the_logprob_of_its_own_version() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_after_an_update_in_mid_call_each_token_has_the_logprob_of_its_own_version(kind: str) -> None:
     async def test(rig: Rig) -> None:
         (task,) = await rig.begin(rig.body(PROMPT, 150))
         await rig.engine.update_weights(V1)
@@ -71,10 +76,11 @@ def test_after_an_update_in_mid_call_each_token_has_the_logprob_of_its_own_versi
         assert gap(answer, PROMPT, V1, boundary, 150) < BOUND
         assert gap(answer, PROMPT, V0, boundary, boundary + 1) > 1e-3
 
-    run("embedded", test)
+    run(kind, test)
 
 
-def test_with_keep_the_oldest_kv_is_told_for_the_tokens_it_touched() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_with_keep_the_oldest_kv_is_told_for_the_tokens_it_touched(kind: str) -> None:
     async def test(rig: Rig) -> None:
         whole = asyncio.create_task(rig.stream(PROMPT, 400, incremental=True))
         await rig.move_on(50)
@@ -84,7 +90,7 @@ def test_with_keep_the_oldest_kv_is_told_for_the_tokens_it_touched() -> None:
         assert {chunk["meta_info"]["oldest_kv_version"] for chunk in chunks} == {str(V0)}
         assert chunks[-1]["meta_info"]["weight_version"] == str(V1)
 
-    run("embedded", test, keep_kv=True)
+    run(kind, test, keep_kv=True)
 
 
 def test_with_recompute_no_chunk_mixes_versions() -> None:
@@ -103,7 +109,8 @@ def test_with_recompute_no_chunk_mixes_versions() -> None:
     run("embedded", test, stream_tokens=1000)
 
 
-def test_retraction_changes_no_token_and_no_logprob() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_retraction_changes_no_token_and_no_logprob(kind: str) -> None:
     async def test(rig: Rig) -> None:
         prompts = [[n, *PROMPT] for n in range(6)]
         answers = await asyncio.gather(*(rig.generate(p, 600, key=f"0{n}") for n, p in enumerate(prompts)))
@@ -112,10 +119,11 @@ def test_retraction_changes_no_token_and_no_logprob() -> None:
             assert gap(answer, prompt, V0, 0, 600) < BOUND
         assert answers[0]["meta_info"]["num_retractions"] == 0, "the oldest call is never retracted"
 
-    run("embedded", test, kv_tokens=2048)
+    run(kind, test, kv_tokens=2048)
 
 
-def test_long_prompts_are_prefilled_in_chunks_between_decode_steps() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_long_prompts_are_prefilled_in_chunks_between_decode_steps(kind: str) -> None:
     async def test(rig: Rig) -> None:
         (short,) = await rig.begin(rig.body(PROMPT, 300))
         long = asyncio.create_task(rig.generate([*range(60)] * 20, 5))
@@ -125,41 +133,43 @@ def test_long_prompts_are_prefilled_in_chunks_between_decode_steps() -> None:
         _, undisturbed = await short
         assert gap(undisturbed, PROMPT, V0, 0, 300) < BOUND
 
-    run("embedded", test, prefill_chunk=16)
+    run(kind, test, prefill_chunk=16)
 
 
-def test_equal_prompts_that_come_together_are_computed_once() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_equal_prompts_that_come_together_are_computed_once(kind: str) -> None:
     async def test(rig: Rig) -> None:
         prompt = PROMPT * 10
         answers = await asyncio.gather(*(rig.generate(prompt, 5, key=f"0{n}") for n in range(4)))
         assert sorted(answer["meta_info"]["cached_tokens"] for answer in answers) == [0, 176, 176, 176]
         assert rig.engine.counters()["prefilled"] == 180 + 3 * 4
 
-    run("embedded", test, prefill_chunk=512)
+    run(kind, test, prefill_chunk=512)
 
 
-def test_sleep_gives_the_memory_back_and_wake_starts_with_an_empty_cache() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_sleep_gives_the_memory_back_and_wake_starts_with_an_empty_cache(kind: str) -> None:
     async def test(rig: Rig) -> None:
         await rig.generate(PROMPT, 20)
         rig.engine.close_admission(2)
-        (slept,) = await rig.engine.sleep()
-        assert slept.used == 0
-        (woke,) = await rig.engine.wake(V0)
-        assert woke.used > 0
-        assert slept.free > 0
+        slept, woke = await rig.engine.sleep(), await rig.engine.wake(V0)
+        assert [memory.rank for memory in slept] == [memory.rank for memory in woke] == list(range(2 if kind == "two_ranks" else 1))
+        assert all(memory.used == 0 and memory.free > 0 for memory in slept)
+        assert all(memory.used > 0 for memory in woke)
         rig.engine.open_admission(3)
         assert (await rig.generate(PROMPT, 20))["meta_info"]["cached_tokens"] == 0
 
-    run("embedded", test)
+    run(kind, test)
 
 
-def test_a_version_the_store_lacks_is_refused_and_the_old_one_served_on() -> None:
+@pytest.mark.parametrize("kind", BOTH)
+def test_a_version_the_store_lacks_is_refused_and_the_old_one_served_on(kind: str) -> None:
     async def test(rig: Rig) -> None:
         with pytest.raises(KeyError):
             await rig.engine.update_weights(type(V0)(9, 9))
         assert (await rig.generate(PROMPT, 3))["meta_info"]["weight_version"] == str(V0)
 
-    run("embedded", test)
+    run(kind, test)
 
 
 def test_a_step_that_fails_ends_every_call_with_500_and_the_reason() -> None:

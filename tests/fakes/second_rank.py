@@ -20,7 +20,7 @@ DEADLINE_S = 20.0
 
 
 class SecondRank:
-    """Rank 1. `ask` has a method of an object there called; the calling process is rank 0 of the default WORLD."""
+    """Rank 1. Methods of objects that are kept there are called; the calling process is rank 0 of the default WORLD."""
 
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory()
@@ -36,6 +36,16 @@ class SecondRank:
         """Keep what `module.function(*arguments)` returns there under `key`."""
         self.send("make", key, module, function, *arguments)
         self.hear()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def ask(self, *told: Any) -> Any:
+        """For what the second rank does alone."""
+        self.send(*told)
+        return self.hear()
 
     def send(self, *told: Any) -> None:
         """(method, key, *arguments); the answer is `hear`d later, as both ranks have to act meanwhile."""
