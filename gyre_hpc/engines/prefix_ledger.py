@@ -68,6 +68,10 @@ class PrefixLedger:
         for page in reversed(pages):
             self._table.release(page)
 
+    def oldest(self, page: int) -> Version:
+        """Oldest version whose KV is in a published page or before it in its chain."""
+        return self._table.oldest(page)
+
     def forget(self) -> None:
         """Forget every prefix that no call holds, and what is known of conversations."""
         self._table.forget_cached()

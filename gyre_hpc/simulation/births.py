@@ -16,6 +16,7 @@ from gyre_hpc.simulation.cell_world import CellWorld
 from gyre_hpc.simulation.controller_world import ControllerWorld
 from gyre_hpc.simulation.gateway_world import GatewayWorld
 from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.ranks import LIMIT
 from gyre_hpc.simulation.runner_world import RunnerWorld
 from gyre_hpc.simulation.scenario import Scenario
 from gyre_hpc.simulation.scripted_world import ScriptedWorld
@@ -117,8 +118,9 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         switch_deadline_s=12.0,
         lease_deadline_s=12.0,
         progress_deadline_s=240.0,
-        train_tokens_per_s=400.0,
+        train_tokens_per_s=150.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
+        kv_budget_s=0.0 if scenario.kv == "none" else 1.0,
     )
 
 
@@ -126,6 +128,10 @@ def _cell(scenario: Scenario, process: Process) -> CellSettings:
     return CellSettings(
         name=process.name,
         incarnation=process.incarnation,
+        ranks=scenario.ranks,
+        memory_limit=LIMIT,
+        prefill_tokens_per_s=60.0,
+        move_tokens_per_s=400.0,
         engine_url=process.url,
         snapshot_url=process.url,
         heartbeat_s=2.5,

@@ -5,7 +5,9 @@ from typing import Any
 from gyre_hpc.machines.cell import actions
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
 from gyre_hpc.simulation.engine import Engine
+from gyre_hpc.simulation.kv import Desk
 from gyre_hpc.simulation.process import ActionFailed, Process, Running
+from gyre_hpc.simulation.ranks import Ranks
 from gyre_hpc.simulation.store import Store
 from gyre_hpc.simulation.trainer import Trainer
 from gyre_hpc.simulation.weights import Content, Sum, Weights
@@ -20,12 +22,14 @@ class CellWorld:
         self.store = Store(self.sim.watch, process.name)
         self.trainer = Trainer(self.store)
         self.engine = Engine(process, _TOKEN_S)
+        self.ranks = Ranks(process.name, self.sim.scenario.ranks)
+        self.desk = Desk(self)
         self.fetched: dict[str, Content] = {}
         process.on_death.append(self._gone)
 
     def handlers(self) -> dict[type, Any]:
         return {
-            actions.CloseAdmission: self._close, actions.OpenAdmission: self._open, actions.AbortLive: self._abort,
+            **self.desk.handlers(), actions.CloseAdmission: self._close, actions.OpenAdmission: self._open,
             actions.SleepEngine: self._sleep_engine, actions.WakeEngine: self._wake_engine, actions.UpdateEngineWeights: self._update_engine,
             actions.SleepTrainer: self._sleep_trainer, actions.WakeTrainer: self._wake_trainer, actions.PullSnapshot: self._pull,
             actions.LoadCheckpoint: self._load, actions.InitModel: self._init, actions.ZeroSum: self._zero,
@@ -42,9 +46,6 @@ class CellWorld:
     def _after(self, running: Running, mean_s: float, work: Any) -> None:
         running.end_after(self.sim.kernel.short(mean_s), work)
 
-    def _memory(self) -> tuple[RankMemory, ...]:
-        return (RankMemory(0, 1, 1),)
-
     # engine
 
     def _close(self, running: Running, action: actions.CloseAdmission) -> None:
@@ -59,27 +60,20 @@ class CellWorld:
 
         self._after(running, 0.0005, work)
 
-    def _abort(self, running: Running, action: actions.AbortLive) -> None:
-        def work() -> int:
-            self.engine.abort_all()
-            return len(self.engine.live)
-
-        self._after(running, 0.02, work)
-
     def _sleep_engine(self, running: Running, action: actions.SleepEngine) -> None:
         def work() -> tuple[RankMemory, ...]:
             self.sim.watch.engine_sleeps(self)
-            self.engine.version = None
-            return self._memory()
+            self.engine.sleep()
+            return self.ranks.sleep_engine(running)
 
         self._after(running, 0.05, work)
 
     def _wake_engine(self, running: Running, action: actions.WakeEngine) -> None:
         def work() -> tuple[RankMemory, ...]:
             self.store.get(action.version)
-            self.engine.version = action.version
+            self.engine.wake(action.version)
             self.sim.watch.woke(self)
-            return self._memory()
+            return self.ranks.wake_engine(running)
 
         self._after(running, 0.08, work)
 
@@ -88,7 +82,7 @@ class CellWorld:
             self.store.get(action.version)
             if self.engine.version is None:
                 raise ActionFailed("RuntimeError", "the engine sleeps")
-            self.engine.version = action.version
+            self.engine.update(action.version)
 
         self._after(running, 0.03, work)
 
@@ -97,7 +91,7 @@ class CellWorld:
     def _sleep_trainer(self, running: Running, action: actions.SleepTrainer) -> None:
         def work() -> tuple[RankMemory, ...]:
             self.trainer.sleep(action.keep_sum)
-            return self._memory()
+            return self.ranks.sleep_trainer(running)
 
         self._after(running, 0.03, work)
 
@@ -105,7 +99,7 @@ class CellWorld:
         def work() -> tuple[RankMemory, ...]:
             self.trainer.wake(action.version, action.restore_sum)
             self.sim.watch.woke(self)
-            return self._memory()
+            return self.ranks.wake_trainer(running)
 
         self._after(running, 0.08, work)
 
@@ -126,7 +120,7 @@ class CellWorld:
 
     def _accumulate(self, running: Running, action: actions.Accumulate) -> None:
         content = self.fetched.pop(action.id, None)
-        seconds = self.sim.kernel.short(0.15)
+        seconds = self.sim.kernel.short(0.3)
 
         def work() -> MicroBatchFacts:
             if content is None:
@@ -174,7 +168,7 @@ class CellWorld:
     def _pull(self, running: Running, action: actions.PullSnapshot) -> None:
         def work() -> None:
             for url in action.sources:
-                other = self._cell_at(url)
+                other = self.cell_at(url)
                 if other is not None and action.version in other.store.snapshots:
                     self.store.put(action.version, other.store.snapshots[action.version])
                     return
@@ -194,14 +188,14 @@ class CellWorld:
         total = list(self.trainer.sum_bytes())
 
         def give() -> None:
-            other = self._cell_at(action.url)
+            other = self.cell_at(action.url)
             if other is None:
                 raise ActionFailed("TransferFailed", "the core's store does not answer")
             self.sim.watch.handed_in(self, action.hand_in, total)
             other.store.take_hand_in(action.update, action.hand_in, total)
 
         def half() -> None:
-            if self._cell_at(action.url) is not None:
+            if self.cell_at(action.url) is not None:
                 give()
 
         running.half_done = half
@@ -244,13 +238,18 @@ class CellWorld:
             if action.update >= 0:
                 self.store.forget(action.update)
             held = tuple(hand_in for (update, _, _), (hand_in, _) in self.store.held.items() if update == action.update)
-            return actions.Figures(snapshots=tuple(sorted(self.store.snapshots)), live_requests=len(self.engine.live), held=held, pids=(1,))
+            engine = self.engine
+            tokens = {"sampled": engine.sampled, "prefilled": engine.prefilled, "cached": engine.cached}
+            return actions.Figures(
+                snapshots=tuple(sorted(self.store.snapshots)), live_requests=len(engine.live), held=held, pids=(1,), tokens=tokens,
+                kv=self.desk.facts(),
+            )  # fmt: skip
 
         self._after(running, 0.004, work)
 
-    def _cell_at(self, url: str) -> "CellWorld | None":
+    def cell_at(self, url: str) -> "CellWorld | None":
         other = self.sim.network.process_at(url)
-        if other is None or other.paused or self.sim.network.is_cut(self.process.name, other.name):
+        if other is None or other.paused or other.attempt != self.process.attempt or self.sim.network.is_cut(self.process.name, other.name):
             return None
         assert isinstance(other.world, CellWorld)
         return other.world
@@ -259,7 +258,7 @@ class CellWorld:
         """GET of a micro-batch."""
         address, _, id = url.partition("/micro_batches/")
         other = self.sim.network.process_at(address)
-        if other is None or other.paused or self.sim.network.is_cut(self.process.name, other.name):
+        if other is None or other.paused or other.attempt != self.process.attempt or self.sim.network.is_cut(self.process.name, other.name):
             raise ActionFailed("TransferFailed", f"{address} does not answer")
         content: Content | None = other.world.contents.get(id)
         if content is None:

@@ -13,7 +13,7 @@ from gyre_hpc.trajectory.fold import JournalFold
 from gyre_hpc.trajectory.prepare import PrepareSettings, prepare_group, prepare_warm_start
 from gyre_hpc.trajectory.tree import CallTree
 
-_SETTINGS = PrepareSettings(micro_batch_tokens=60)
+_SETTINGS = PrepareSettings(micro_batch_tokens=40)
 
 
 class ControllerWorld:

@@ -1,4 +1,4 @@
-"""Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 9 executions, 3 updates and 8 faults by time."""
+"""Seed -> scenario. Sizes are at least 4 cells, 2 gateways, 9 executions, 3 updates and 10 faults by time."""
 
 import random
 from collections import Counter
@@ -16,7 +16,8 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
         "OpenAdmission:end", "LoadCheckpoint:begin", "LoadCheckpoint:end",
     ),
     "satellite": (
-        "CloseAdmission:end", "AbortLive:begin", "AbortLive:end", "SleepEngine:end", "PullSnapshot:begin", "PullSnapshot:end",
+        "CloseAdmission:end", "ListConversations:end", "MoveKv:begin", "MoveKv:end", "QuietKv:begin", "AbortLive:begin",
+        "AbortLive:end", "SleepEngine:end", "PullSnapshot:begin", "PullSnapshot:end",
         "WakeTrainer:begin", "WakeTrainer:end", "FetchMicroBatch:end", "Accumulate:begin", "Accumulate:end", "HandInSum:begin",
         "HandInSum:end", "Reduce:begin", "Reduce:end", "SleepTrainer:begin", "SleepTrainer:end", "WakeEngine:end", "OpenAdmission:end",
         "UpdateEngineWeights:begin", "UpdateEngineWeights:end",
@@ -39,12 +40,12 @@ _MOMENTS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 _BREAKABLE: dict[str, tuple[str, ...]] = {
     "core": (
-        "WakeTrainer", "SleepEngine", "Accumulate", "HostGroup", "Reduce", "Apply", "SaveCheckpoint", "WakeEngine", "FetchMicroBatch",
+        "WakeTrainer", "SleepEngine", "MoveKv", "Accumulate", "HostGroup", "Reduce", "Apply", "SaveCheckpoint", "WakeEngine", "FetchMicroBatch",
         "SleepTrainer", "Measure", "UpdateEngineWeights", "OpenAdmission",
     ),
     "satellite": (
         "PullSnapshot", "FetchMicroBatch", "Accumulate", "HandInSum", "Reduce", "WakeTrainer", "SleepEngine", "WakeEngine",
-        "UpdateEngineWeights", "AbortLive", "Measure", "ZeroSum",
+        "UpdateEngineWeights", "AbortLive", "Measure", "ZeroSum", "ListConversations", "MoveKv", "QuietKv",
     ),
     "controller": ("PrepareGroup", "FindCheckpoint", "ForgetMicroBatches"),
 }  # fmt: skip
@@ -52,7 +53,8 @@ _ONLY_BEFORE = {"Apply"}
 """Whether an optimizer step that fails was made is not a question a machine can answer; the shell answers it by dying."""
 _WEIGHTS = {
     FaultKind.crash: 8.0, FaultKind.pause: 2.5, FaultKind.cut: 2.5, FaultKind.storm: 1.2, FaultKind.disk_full: 1.5, FaultKind.disk_slow: 1.0,
-    FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.preempt: 0.5,
+    FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.odd_rank: 1.0,
+    FaultKind.preempt: 0.5,
 }  # fmt: skip
 _SPAN_S = 13.0
 """Faults by time fall into this much of the run."""
@@ -74,6 +76,8 @@ def draw(seed: int) -> Scenario:
         evals=dice.choice([1, 1, 2]),
         warm=dice.choice([0, 0, 0, 0, 2]),
         capacity=dice.choice([4, 6, 8]),
+        ranks=dice.choice([1, 2, 2, 3]),
+        kv=dice.choices(["pages", "none", "shared", "pd"], [7, 1, 1, 1])[0],
         mode=mode,
         staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [6, 1, 1])[0],
         max_staleness=dice.choice([0, 1, 1, 2]),
@@ -86,10 +90,10 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     """Those by time strike; the aimed ones need their moment to come."""
     faults: list[Fault] = []
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(8, 10), dice.randint(4, 7)
+    num_timed, num_aimed = dice.randint(10, 12), dice.randint(4, 7)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
-        if fault.kind is FaultKind.preempt and any(other.kind is FaultKind.preempt for other in faults):
+        if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
             continue
         if fault.kind is FaultKind.crash and not fault.target.startswith("cell"):
             # More than this many in a row end a run rightly.
@@ -106,6 +110,11 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     return msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
 
 
+def _comes_once(fault: Fault) -> bool:
+    """More of it would end a run rightly, or be all there is of it."""
+    return fault.kind is FaultKind.preempt or (fault.kind is FaultKind.bad_start and fault.target == "cell-0")
+
+
 def _fault(scenario: Scenario, dice: random.Random) -> Fault:
     kind = dice.choices(list(_WEIGHTS), list(_WEIGHTS.values()))[0]
     part = dice.choices(["core", "satellite", "controller", "gateway", "runner"], [3, 4, 3, 2, 1])[0]
@@ -116,14 +125,22 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
         share = 1.0 if kind is FaultKind.broken and on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
         for_s = dice.choice([1.0, 4.0, 9.0, 30.0]) if kind is FaultKind.stall else 0.0
         return Fault(kind=kind, target=_name(part, scenario, dice), on=on, nth=dice.choice([1, 1, 2, 3]), share=share, for_s=for_s)
+    if kind is FaultKind.odd_rank:
+        on = dice.choice(["SleepEngine", "SleepEngine", "WakeTrainer", "SleepTrainer", "WakeEngine"])
+        share = float(on == "SleepEngine" and dice.random() < 0.3)
+        return Fault(
+            kind=kind, target=_name(dice.choice(["core", "satellite"]), scenario, dice), on=on, nth=dice.choice([1, 1, 2]), share=share
+        )
     if kind is FaultKind.preempt:
-        return Fault(kind=kind, at=at)
+        survivor = _name(dice.choice(["runner", "gateway", "satellite", "controller"]), scenario, dice) if dice.random() < 0.6 else ""
+        return Fault(kind=kind, at=at, target=survivor, for_s=6.0 if survivor else 0.0)
     if kind is FaultKind.storm:
         return Fault(kind=kind, at=at, for_s=dice.uniform(1.0, 6.0), share=dice.choice([0.1, 0.3, 0.6]))
     target = _name(part, scenario, dice)
     if kind is FaultKind.bad_start:
         part = dice.choice(["satellite", "satellite", "core"])
-        return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=float(dice.choice([1, 2, 4])))
+        share = float(dice.choice([1, 2] if part == "core" else [1, 2, 4]))
+        return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=share)
     for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 1.0, 2.0, 4.0, 8.0])
     share = dice.choice([0.3, 1.5]) if kind is FaultKind.disk_slow else 0.0
     other = ""

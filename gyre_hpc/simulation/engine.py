@@ -1,19 +1,27 @@
-"""An engine in a cell (or the scripted one): gate, live requests, tokens that come over time. Dies with its process."""
+"""An engine in a cell (or the scripted one): gate, live requests, tokens that come over time, pages. Dies with its process.
+
+The gate and the books of pages are those of the real engines; what is simulated is the computing.
+"""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gyre_hpc.engines.prefix_ledger import PrefixLedger
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Tokens
+from gyre_hpc.machines.cell.gate import refusal
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import VersionSpan
-from gyre_hpc.protocol.tensors import pack_floats, pack_ids
+from gyre_hpc.protocol.tensors import pack_floats, pack_ids, unpack_ids
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.tokens import STOP, draw, stop_id
 
 Word = tuple[str, Any]
 """(`tokens`, Tokens), (`end`, AttemptEnd) or (`error`, (kind, reason))."""
+
+PAGE, KV_TOKENS, LONGEST = 8, 2048, 416
+"""Of the simulated engines, in tokens."""
 
 
 @dataclass(slots=True, eq=False)
@@ -22,10 +30,13 @@ class Request:
 
     attempt: EngineAttempt
     say: Callable[[Word], None]
+    prompt: list[int]
     given: int = 0
     ids: list[int] = field(default_factory=list)
     oldest: Version | None = None
     is_over: bool = False
+    pages: list[int] = field(default_factory=list)
+    num_cached: int = 0
 
 
 class Engine:
@@ -38,31 +49,79 @@ class Engine:
         self.is_open = False
         self.version: Version | None = None
         self.live: list[Request] = []
-        self.sampled = 0
+        self.sampled = self.prefilled = self.cached = 0
+        self.books = _new_books()
+        """Of the pages in memory now; sleep throws them away."""
 
     def submit(self, attempt: EngineAttempt, say: Callable[[Word], None]) -> Request | None:
         """A request at the gate. 409 and nothing parked when it is closed or of another term."""
-        if not self.is_open or attempt.term != self.term or self.version is None:
-            say(("error", ("EngineBusy", "admission closed" if not self.is_open else "other term")))
+        refused = refusal(str(attempt.term), is_open=self.is_open, term=self.term)
+        if refused is not None:
+            say(("error", ("EngineBusy", refused)))
             return None
-        request = Request(attempt, say)
-        self._process.sim.watch.admitted(self._process, attempt)
+        request = Request(attempt, say, unpack_ids(b"".join(attempt.prompt)).tolist())
+        self._process.sim.watch.admitted(self._process, self, attempt)
         if attempt.position and draw(attempt.sampling.key, attempt.position - 1) in _last_ids(attempt):
             # It broke off behind its last token.
             say(("end", AttemptEnd("stop", _digest(request))))
             return request
         self.live.append(request)
-        self._next(request)
+        if self.version is not None:
+            self._hold(request)
+            self._next(request)
         return request
+
+    def wake(self, version: Version) -> None:
+        self.version, self.books = version, _new_books()
+
+    def sleep(self) -> None:
+        """Its memory is given back, whoever reads it."""
+        self.version, self.books = None, _new_books()
+
+    def update(self, version: Version) -> None:
+        """Between two steps: what older weights computed is found no more, and computed anew for those who go on."""
+        if version == self.version:
+            return
+        self.publish_all()
+        for request in self.live:
+            self.books.release(request.pages, request.attempt.call)
+            request.pages = []
+        self.books.forget()
+        self.version = version
+        for request in self.live:
+            self._hold(request)
 
     def drop(self, request: Request) -> None:
         """Its client is gone."""
         self._over(request)
 
-    def abort_all(self) -> None:
+    def abort_all(self, moved: Mapping[str, str]) -> None:
+        """`moved`: call -> the cell that has its KV now."""
         for request in list(self.live):
             self._over(request)
-            request.say(("end", AttemptEnd("abort", _digest(request))))
+            request.say(("end", AttemptEnd("abort", _digest(request), moved.get(request.attempt.call, ""))))
+
+    def publish_all(self) -> None:
+        """Full pages of those that run can be found."""
+        for request in self.live:
+            if request.pages:
+                self._publish(request)
+
+    def _publish(self, request: Request) -> None:
+        assert self.version is not None
+        self.books.publish(request.pages, [*request.prompt, *request.ids], self.version, request.attempt.call)
+
+    def _hold(self, request: Request) -> None:
+        """What is cached of its context, and room for the rest; without room it goes on without pages."""
+        assert self.version is not None
+        ids = [*request.prompt, *request.ids]
+        held = self.books.hold(ids, len(ids) + request.attempt.max_new_tokens + 1, self.version, request.attempt.call)
+        request.pages, cached = held if held is not None else ([], 0)
+        request.num_cached, request.oldest = cached, None
+        self.cached += cached
+        self.prefilled += len(ids) - cached
+        if cached:
+            self._process.sim.watch.reuses(self._process, self, request.pages[: cached // PAGE])
 
     def _next(self, request: Request) -> None:
         dice = self._process.sim.kernel.rng
@@ -93,6 +152,7 @@ class Engine:
             logprobs=pack_floats([-1.0] * len(ids)),
             spans=(VersionSpan(version, start, start + len(ids)),),
             oldest_kv=request.oldest,
+            cached=request.num_cached,
         )
         request.say(("tokens", tokens))
         is_last = ids[-1] in _last_ids(attempt)
@@ -103,9 +163,18 @@ class Engine:
             self._next(request)
 
     def _over(self, request: Request) -> None:
-        if not request.is_over:
-            request.is_over = True
-            self.live.remove(request)
+        if request.is_over:
+            return
+        request.is_over = True
+        self.live.remove(request)
+        if request.pages:
+            self._publish(request)
+            self.books.release(request.pages, request.attempt.call)
+            request.pages = []
+
+
+def _new_books() -> PrefixLedger:
+    return PrefixLedger(KV_TOKENS, PAGE, False, LONGEST)
 
 
 def _last_ids(attempt: EngineAttempt) -> tuple[int | None, ...]:

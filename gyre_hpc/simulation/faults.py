@@ -10,7 +10,7 @@ from gyre_hpc.simulation.scenario import Fault, FaultKind
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
 
-_ARMED = (FaultKind.broken, FaultKind.stall)
+_ARMED = (FaultKind.broken, FaultKind.stall, FaultKind.odd_rank)
 
 
 class Faults:
@@ -43,6 +43,8 @@ class Faults:
             if fault.kind in _ARMED and fault.on == running.name and self._is_due(fault):
                 if fault.kind is FaultKind.broken:
                     running.must_fail = "after" if fault.share else "before"
+                elif fault.kind is FaultKind.odd_rank:
+                    running.odd_rank = "keeps" if fault.share else "deaf"
                 else:
                     running.extra_s = fault.for_s
                 self._count(fault, running.extra_s)
@@ -86,4 +88,4 @@ class Faults:
                 if process is not None:
                     sim.end_process(process, -9)
             case FaultKind.preempt:
-                sim.preempt()
+                sim.preempt(fault.target, fault.for_s)

@@ -138,7 +138,7 @@ class GatewayWorld:
         if sim.network.is_cut(gateway.name, action.cell):
             gateway.later(_CONNECT_S, lambda: running.fail("CellLost", "no connection"))
             return
-        cell = sim.network.process_at(action.url)
+        cell = sim.network.peer_at(action.url, gateway.attempt)
         if cell is None:
             gateway.later(0.001, lambda: running.fail("CellLost", "connection refused"))
             return

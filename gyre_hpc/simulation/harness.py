@@ -95,7 +95,7 @@ class Agent:
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
         number = thread.number
-        gateway = sim.network.process_at(self._gateway)
+        gateway = sim.network.peer_at(self._gateway, self._process.attempt)
         if gateway is None or sim.network.is_cut(self._process.name, gateway.name):
             self._later(_RETRY_S, lambda: self._ask_again(thread, number))
             return
@@ -134,7 +134,7 @@ class Agent:
 
     def _leave(self, thread: Thread) -> None:
         connection, thread.connection = thread.connection, None
-        gateway = self._process.sim.network.process_at(self._gateway)
+        gateway = self._process.sim.network.peer_at(self._gateway, self._process.attempt)
         if connection is None or connection.is_over or gateway is None:
             return
         connection.is_closed = True

@@ -84,6 +84,11 @@ class Network:
 
         return arrive
 
+    def peer_at(self, address: str, attempt: int) -> Process | None:
+        """As process_at, for what needs a connection: a start of the run knows none of another one."""
+        process = self.process_at(address)
+        return process if process is not None and process.attempt == attempt else None
+
     def process_at(self, address: str) -> Process | None:
         """Who listens there now."""
         name, _, incarnation = address.partition("#")

@@ -7,6 +7,7 @@ it; what had reached the disk stays.
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from gyre_hpc.machines.attempts import Sender, sender_of
 from gyre_hpc.machines.base import (
     CancelTimer,
     Effect,
@@ -52,6 +53,8 @@ class Running:
         """Stopped before it did anything."""
         self.extra_s = 0.0
         self.must_fail = ""
+        self.odd_rank = ""
+        """`deaf`: the last rank does not hear of it. `keeps`: it keeps its memory."""
         self.on_stop: Call | None = None
         self.half_done: Call | None = None
         """What a crash in its middle may have done all the same."""
@@ -194,8 +197,14 @@ class Process:
 
     def receive(self, sender: str, attempt: int, message: Any) -> None:
         """A message arrived at this process's door."""
-        if attempt != self.attempt:
-            return
+        match sender_of(attempt, self.attempt):
+            case Sender.over:
+                self.sim.refused_as_over(sender)
+                return
+            case Sender.newer:
+                self.later(0.0, lambda: self.sim.end_process(self, 1))
+                return
+        self.sim.watch.listens(self, attempt)
         if isinstance(message, Directory) and message.number > self._directory:
             self._directory = message.number
             self.addresses |= {entry.process: entry.url for entry in message.entries if entry.url}

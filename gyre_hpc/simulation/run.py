@@ -3,6 +3,7 @@
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -62,6 +63,8 @@ class Simulation:
         self.bad_starts: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.born: set[str] = set()
+        self.survivors: dict[str, Process] = {}
+        """Processes of earlier starts of the run that nobody has ended yet."""
         self.attempt = 0
         self.ended: tuple[int, str] | None = None
         self.is_finishing = False
@@ -102,11 +105,22 @@ class Simulation:
         self.attempt += 1
         self.start_process(SUPERVISOR, 1, self.attempt)
 
-    def preempt(self) -> None:
-        """The allocation is lost, and comes back as another one."""
-        for process in list(self.processes.values()):
-            self.end_process(process, -9)
+    def preempt(self, survivor: str, for_s: float) -> None:
+        """The allocation is lost, and comes back as another one. A survivor of it speaks to the new processes until they refuse it."""
+        for name, process in list(self.processes.items()):
+            if name == survivor and process.alive:
+                self.survivors[name] = process
+                self.kernel.at(for_s, partial(self.end_process, process, -9))
+            else:
+                self.end_process(process, -9)
         self.kernel.at(1.0, self._begin_attempt)
+
+    def refused_as_over(self, sender: str) -> None:
+        """A process of an earlier start hears that it is over."""
+        process = self.survivors.pop(sender, None)
+        if process is not None:
+            self.counts["refused_as_over"] += 1
+            process.later(self.kernel.short(0.3), partial(self.end_process, process, 1))
 
     def start_process(self, name: str, incarnation: int, attempt: int) -> Process:
         """It is born after a while, unless it fails to start."""

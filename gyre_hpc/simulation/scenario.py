@@ -30,8 +30,10 @@ class FaultKind(enum.Enum):
     """Its next action named `on` fails, after it took effect or before."""
     stall = "stall"
     """Its next action named `on` takes `for_s` longer."""
+    odd_rank = "odd_rank"
+    """Its next action named `on` is not heard by its last rank, or with `share` done by it without letting go of its memory."""
     preempt = "preempt"
-    """The whole run is killed and resumed as the next attempt."""
+    """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,6 +71,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     evals: int = 2
     warm: int = 0
     capacity: int = 6
+    ranks: int = 1
+    """Of each cell."""
+    kv: str = "none"
+    """Capability of the engines: none, pages, pd or shared."""
     mode: SchedulerMode = SchedulerMode.elastic
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
@@ -78,7 +84,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
-        head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {modes}"
+        cells = f"{self.ranks} ranks a cell, KV {self.kv}"
+        head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 

@@ -11,7 +11,8 @@ class ScriptedWorld:
     def __init__(self, process: Process) -> None:
         self.process = process
         self.engine = Engine(process, 0.01)
-        self.engine.term, self.engine.is_open, self.engine.version = 0, True, RAW
+        self.engine.term, self.engine.is_open = 0, True
+        self.engine.wake(RAW)
         process.on_death.append(self._gone)
 
     def handlers(self) -> dict[type, Any]:

@@ -21,6 +21,9 @@ class Trainer:
 
     def wake(self, version: Version, restore: bool) -> None:
         self.weights = self._store.get(version)
+        if restore and self.kept is None and self.version == version:
+            # A rank was deaf when this was asked before.
+            return
         self.version, self.total = version, []
         if restore:
             if self.kept is None:
@@ -29,7 +32,8 @@ class Trainer:
         self.kept = None
 
     def sleep(self, keep: bool) -> None:
-        self.kept = self.total if keep else None
+        if self.version is not None or not keep:
+            self.kept = self.total if keep else None
         self.version, self.weights, self.total = None, None, []
 
     def zero(self) -> None:

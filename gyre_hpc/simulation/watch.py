@@ -9,10 +9,13 @@ from gyre_hpc.machines.base import Effect, Input
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
+from gyre_hpc.machines.call.actions import EngineAttempt
 from gyre_hpc.machines.call.live import CallState
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_cell import Order
+from gyre_hpc.simulation.engine import Engine
 from gyre_hpc.simulation.kernel import Violation
+from gyre_hpc.simulation.kv import Transfer
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
 from gyre_hpc.simulation.watch_documents import DocumentTruth
@@ -77,8 +80,31 @@ class Watch:
         self._documents.durable(process, record)
         self._sim.counts["executions"] += isinstance(record, ExecutionEnded)
 
-    def admitted(self, process: Process, attempt: Any) -> None:
+    def listens(self, process: Process, attempt: int) -> None:
+        """A process takes a message of a start of the run."""
+        if attempt != process.attempt:
+            raise Violation(f"{process.name} of attempt {process.attempt} listens to attempt {attempt}")
+
+    def admitted(self, process: Process, engine: Engine, attempt: EngineAttempt) -> None:
         self._sim.counts["attempts"] += 1
+        if engine.version is None or not engine.is_open:
+            raise Violation(f"{process.name}: {attempt.call} is parked in front of a closed engine")
+        if attempt.term != engine.term:
+            raise Violation(f"{process.name}: {attempt.call} was sent under term {attempt.term} and is taken under {engine.term}")
+
+    def reuses(self, process: Process, engine: Engine, pages: list[int]) -> None:
+        """An engine goes on from pages that were computed before."""
+        self._sim.counts["kv_pages_reused"] += len(pages)
+        wrong = {engine.books.oldest(page) for page in pages} - {engine.version}
+        if wrong:
+            raise Violation(f"{process.name} serves {engine.version} from KV of {sorted(map(str, wrong))}")
+
+    def reads(self, transfer: Transfer) -> None:
+        """A target reads the next page of a transfer."""
+        source = transfer.source
+        if source.engine.books is not transfer.books or not transfer.books.pages.blocks(transfer.lease):
+            target = transfer.target.process.name
+            raise Violation(f"{source.process.name}: a page is freed under its lease, {target} still reads it")
 
     def woke(self, cell: Any) -> None:
         if cell.engine.version is not None and cell.trainer.version is not None:

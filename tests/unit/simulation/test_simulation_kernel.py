@@ -122,7 +122,7 @@ def test_every_scenario_has_the_size_it_must_have() -> None:
         scenario = draw(seed)
         assert scenario.cells >= 4 and scenario.gateways >= 2 and scenario.updates >= 3
         assert scenario.updates * scenario.groups_per_batch * scenario.group_size >= 8
-        assert sum(not fault.on for fault in scenario.faults) >= 8
+        assert sum(not fault.on for fault in scenario.faults) >= 10
         kinds |= {fault.kind for fault in scenario.faults}
     assert kinds == set(FaultKind)
 
