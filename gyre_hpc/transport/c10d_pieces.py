@@ -60,18 +60,22 @@ def join_store(address: str, prefix: str, timeout: timedelta) -> Any:
     return c10d.PrefixStore(prefix, c10d.TCPStore(host, int(port), None, False, timeout, wait_for_workers=False))
 
 
-@contextmanager
-def group_over(store: Any, backend: str, host: str, rank: int, world: int, timeout: timedelta) -> Iterator[Any]:
-    """A process group of our own, unknown to torch.distributed; aborted at the end of the block."""
+def new_group(store: Any, backend: str, host: str, rank: int, world: int, timeout: timedelta) -> Any:
+    """A process group of our own, unknown to torch.distributed; whoever made it aborts it. Raises what torch raises."""
     if backend == "gloo":
         options = c10d.ProcessGroupGloo._Options()
         options._timeout = timeout
         options._devices = [c10d.ProcessGroupGloo.create_device(hostname=host)]
-        group: Any = c10d.ProcessGroupGloo(store, rank, world, options)
-    else:
-        nccl = c10d.ProcessGroupNCCL.Options()
-        nccl._timeout = timeout
-        group = c10d.ProcessGroupNCCL(store, rank, world, nccl)
+        return c10d.ProcessGroupGloo(store, rank, world, options)
+    nccl = c10d.ProcessGroupNCCL.Options()
+    nccl._timeout = timeout
+    return c10d.ProcessGroupNCCL(store, rank, world, nccl)
+
+
+@contextmanager
+def group_over(store: Any, backend: str, host: str, rank: int, world: int, timeout: timedelta) -> Iterator[Any]:
+    """The same, aborted at the end of the block."""
+    group = new_group(store, backend, host, rank, world, timeout)
     try:
         yield group
     finally:

@@ -13,15 +13,15 @@ SLOTS = 2
 
 
 class Staging:
-    """For pieces of up to min(total, PIECE_BYTES) bytes. nccl: pinned host memory beside memory of the current device."""
+    """For pieces of up to PIECE_BYTES. nccl: pinned host memory beside memory of the current device."""
 
-    def __init__(self, total: int, backend: str) -> None:
-        size = min(total, PIECE_BYTES)
+    def __init__(self, backend: str) -> None:
         self._is_device = backend == "nccl"
-        host = [torch.empty(size, dtype=torch.uint8, pin_memory=self._is_device) for _ in range(SLOTS)]
-        self._host: list[np.ndarray] = [buffer.numpy() for buffer in host]
-        self._pinned = host
-        self._travels = [torch.empty(size, dtype=torch.uint8, device="cuda") for _ in range(SLOTS)] if self._is_device else host
+        self._pinned = [torch.empty(PIECE_BYTES, dtype=torch.uint8, pin_memory=self._is_device) for _ in range(SLOTS)]
+        self._host: list[np.ndarray] = [buffer.numpy() for buffer in self._pinned]
+        self._travels = self._pinned
+        if self._is_device:
+            self._travels = [torch.empty(PIECE_BYTES, dtype=torch.uint8, device="cuda") for _ in range(SLOTS)]
 
     def tensor(self, slot: int, count: int) -> Any:
         """What travels: uint8 [count], a view."""
@@ -37,8 +37,8 @@ class Staging:
             self._travels[slot % SLOTS][:start].copy_(self._pinned[slot % SLOTS][:start])
         return start
 
-    def fetch(self, slot: int, count: int) -> None:
-        """Make what was received readable by `drain`. nccl: may block for as long as the receive takes."""
+    def arrived(self, slot: int, count: int) -> None:
+        """Make what was received ready for `drain`. nccl: may block for as long as the receive takes."""
         if self._is_device:
             self._pinned[slot % SLOTS][:count].copy_(self._travels[slot % SLOTS][:count])
 

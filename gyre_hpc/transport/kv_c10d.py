@@ -1,35 +1,35 @@
-"""Blocks over torch's own pieces: a TCPStore for each offer, and a pair of ProcessGroups for its fetch.
+"""Blocks over torch's own pieces: a TCPStore and a desk of the source, and a pair of ProcessGroups for each reader.
 
-An offer is a thread of the source that waits until a reader claims it with a proof of the ticket; both then form a group of two, and
-the blocks travel as one stream of pieces. Nothing is registered in torch.distributed. Backend `gloo` is tested; `nccl` takes the same
-path through a staging buffer on the current device and is untested (it needs GPUs).
+A reader claims an offer at the desk (kv_desk.py); then the source sends the blocks over the pair as one stream of pieces. Connection
+and pair stay for the next offer. Nothing is registered in torch.distributed. Backend `gloo` is tested; `nccl` takes the same path
+through a staging buffer on the current device and is untested (it needs GPUs).
 
 Invariants:
   - offered blocks are read by our own copies into a staging buffer alone, under the offer's lock: after `withdraw` nobody reads;
-  - target blocks are written by our own copies alone, while `fetch` has not returned: a group that outlives its caller writes to
-    its staging buffer, which nobody reads any more;
-  - no group is formed before both ends have proved the ticket; an offer can be claimed once.
+  - target blocks are written by our own copies alone, while `fetch` has not returned: a pair that outlives its caller writes to its
+    staging buffer, which nobody reads any more;
+  - no pair is formed before both ends have proved a ticket.
 """
 
-import contextlib
 import secrets
 import threading
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
+from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
-from gyre_hpc.transport import kv_proof
 from gyre_hpc.transport.breakable import Breakable
-from gyre_hpc.transport.c10d_pieces import Deadline, c10d, check_backend, group_over, join_store, open_store
-from gyre_hpc.transport.c10d_staging import SLOTS, Staging
+from gyre_hpc.transport.c10d_pair import Pair
+from gyre_hpc.transport.c10d_pieces import Deadline, c10d, check_backend, join_store, open_store
 from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
-from gyre_hpc.transport.kv_blocks import check_fetch, pieces, sizes_of
+from gyre_hpc.transport.kv_blocks import check_fetch, sizes_of
+from gyre_hpc.transport.kv_desk import Desk, Session
+from gyre_hpc.transport.kv_lines import Line, Lines
 from gyre_hpc.transport.kv_proof import READER, SOURCE
 
 KIND = "c10d"
-_PREFIX = "blocks"
-_WITHDRAWN = "withdrawn"
+_PREFIX = "kv"
 _INNER_SHARE = 0.9
 """torch's own deadlines end a little before ours: its reason says more than "deadline passed"."""
 
@@ -40,164 +40,165 @@ class C10dBlocks(BlockTransport):
     def __init__(self, *, host: str, backend: str = "gloo") -> None:
         self._host, self._backend = host, check_backend(backend)
         self._lock = threading.Lock()
-        self._offers: dict[str, _Source] = {}
+        self._source: _Source | None = None
+        self._lines = Lines()
 
     def register(self, memory: Bytes) -> None:
         """Nothing to do: staging buffers are what travels."""
 
     def offer(self, blocks: Sequence[Bytes], deadline_s: float) -> Ticket:
         sizes = sizes_of(blocks)
-        try:
-            store = open_store(self._host)
-        except (OSError, RuntimeError) as error:
-            raise TransferFailed(f"no store could be opened on {self._host}: {error}") from error
-        ticket = Ticket(KIND, f"{self._host}:{store.port}", secrets.token_hex(16), sizes)
-        source = _Source(ticket, tuple(blocks), store, _Pair(self._backend, self._host, SOURCE, Deadline(deadline_s)))
         with self._lock:
-            self._offers[ticket.offer] = source
-        source.thread.start()
-        return ticket
+            if self._source is None:
+                self._source = _Source(self._host, self._backend)
+            return self._source.offer(tuple(blocks), sizes, deadline_s)
 
     def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
         check_fetch(ticket, KIND, into)
-        pair = _Pair(self._backend, self._host, READER, Deadline(_INNER_SHARE * deadline_s))
+        fetch = _Fetch(ticket, into, self._host, self._backend, _INNER_SHARE * deadline_s)
         try:
-            Breakable(lambda call: _read(ticket, into, pair, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
+            Breakable(lambda call: fetch.run(self._lines, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
         finally:
-            pair.abort()
+            fetch.give_up()
 
     def withdraw(self, ticket: Ticket) -> bool:
         with self._lock:
-            source = self._offers.pop(ticket.offer, None)
+            source = self._source
         if source is not None:
-            source.end()
+            source.withdraw(ticket.offer)
         return True
 
     def close(self) -> None:
         with self._lock:
-            sources, self._offers = list(self._offers.values()), {}
-        for source in sources:
-            source.end()
-        for source in sources:
-            source.thread.join()
+            source, self._source = self._source, None
+        if source is not None:
+            source.close()
+        self._lines.close()
 
 
-class _Pair:
-    """One end's group of two, which another thread may abort."""
+class _Offered:
+    """Blocks of one offer; its lock is held while they are read."""
 
-    def __init__(self, backend: str, host: str, rank: int, deadline: Deadline) -> None:
-        self.backend, self.deadline = backend, deadline
-        self._host, self._rank = host, rank
+    def __init__(self, blocks: tuple[Bytes, ...]) -> None:
+        self.blocks = blocks
         self._lock = threading.Lock()
-        self._group: Any = None
-        self._is_aborted = False
+        self._is_over = False
 
-    @contextlib.contextmanager
-    def group(self, store: Any) -> Any:
-        """Raises what torch raises, TransferFailed when it was aborted before."""
-        with group_over(store, self.backend, self._host, self._rank, 2, self.deadline.left()) as group:
-            with self._lock:
-                if self._is_aborted:
-                    raise TransferFailed("broken off")
-                self._group = group
-            try:
-                yield group
-            finally:
-                with self._lock:
-                    self._group = None
-
-    def abort(self) -> None:
-        """Whoever waits in the group gets an error."""
+    @contextmanager
+    def reading(self) -> Iterator[None]:
         with self._lock:
-            self._is_aborted = True
-            if self._group is not None:
-                self._group.abort()
+            if self._is_over:
+                raise TransferFailed("the offer was withdrawn")
+            yield
+
+    def end(self) -> None:
+        with self._lock:
+            self._is_over = True
 
 
 class _Source:
-    """One offer. `thread` ends soon after `end`, at the latest at the offer's deadline."""
+    """What a process that has offered something listens with."""
 
-    def __init__(self, ticket: Ticket, blocks: tuple[Bytes, ...], master: Any, pair: _Pair) -> None:
-        self._ticket, self._blocks, self._pair = ticket, blocks, pair
+    def __init__(self, host: str, backend: str) -> None:
+        try:
+            self.store = open_store(host)
+        except (OSError, RuntimeError) as error:
+            raise TransferFailed(f"no store could be opened on {host}: {error}") from error
+        self.host, self.backend = host, backend
+        self._desk = Desk(host, lambda: _Sending(self))
+        self._offered: dict[str, _Offered] = {}
+
+    def offer(self, blocks: tuple[Bytes, ...], sizes: tuple[int, ...], deadline_s: float) -> Ticket:
+        ticket = Ticket(KIND, f"{self._desk.address},{self.host}:{self.store.port}", secrets.token_hex(16), sizes)
+        self._offered[ticket.offer] = _Offered(blocks)
+        self._desk.open(ticket, deadline_s)
+        return ticket
+
+    def offered(self, nonce: str) -> _Offered:
+        """Raises TransferFailed."""
+        found = self._offered.get(nonce)
+        if found is None:
+            raise TransferFailed("the offer was withdrawn")
+        return found
+
+    def withdraw(self, nonce: str) -> None:
+        offered = self._offered.pop(nonce, None)
+        if offered is not None:
+            offered.end()
+            self._desk.withdraw(nonce, 0.0)
+
+    def close(self) -> None:
+        for nonce in list(self._offered):
+            self.withdraw(nonce)
+        self._desk.close()
+        self.store = None
+
+
+class _Sending(Session):
+    """The source's end of one reader's pair."""
+
+    def __init__(self, source: _Source) -> None:
+        self._source = source
         self._lock = threading.Lock()
-        self._is_over = False
-        self._store = c10d.PrefixStore(_PREFIX, master)
-        self._store.set("source", kv_proof.shown_by(SOURCE, ticket))
-        # A client of its own: one that waits keeps all others from using it.
-        self._waiting = c10d.PrefixStore(_PREFIX, master.clone())
-        self.thread = threading.Thread(target=self._run, name=f"offer of {sum(ticket.sizes)} bytes", daemon=True)
+        self._pair: Pair | None = None
+        self._is_aborted = False
 
-    def end(self) -> None:
-        """Afterwards nobody reads the blocks."""
+    def bring(self, ticket: Ticket, line: str, until: float) -> None:
+        offered, deadline = self._source.offered(ticket.offer), Deadline(until - monotonic_s())
+        if any(ticket.sizes):
+            self._standing(line, deadline).send(offered.blocks, deadline, offered.reading)
+
+    def abort(self) -> None:
         with self._lock:
-            self._is_over = True
-        self._store.compare_set("claim", "", _WITHDRAWN)
-        self._store.set("got", "")
-        self._pair.abort()
+            self._is_aborted = True
+            pair = self._pair
+        if pair is not None:
+            pair.close()
 
-    def _run(self) -> None:
-        # The reader tells what went wrong; here nobody listens.
-        with contextlib.suppress(TransferFailed, RuntimeError):
-            self._serve()
-
-    def _serve(self) -> None:
-        left = self._pair.deadline.left
-        self._waiting.wait(["claim"], left())
-        shown = self._waiting.get("claim").decode(errors="replace").partition(":")[0]
-        if not kv_proof.is_right(shown, READER, self._ticket):
-            return
-        if any(self._ticket.sizes):
-            with self._pair.group(self._waiting) as group:
-                self._send(group)
-                # Connections stay until the reader has everything.
-                self._waiting.wait(["got"], left())
-
-    def _send(self, group: Any) -> None:
-        left = self._pair.deadline.left
-        staging, works = Staging(sum(self._ticket.sizes), self._pair.backend), deque[Any]()
-        for slot, piece in enumerate(pieces(self._blocks)):
-            if len(works) == SLOTS:
-                works.popleft().wait(left())
+    def _standing(self, line: str, deadline: Deadline) -> Pair:
+        if self._pair is None:
+            # A client of its own: one that waits keeps all others from using it.
+            store = c10d.PrefixStore(_PREFIX, self._source.store.clone())
+            pair = Pair(store, line, self._source.backend, self._source.host, SOURCE, deadline)
             with self._lock:
-                if self._is_over:
-                    raise TransferFailed("withdrawn")
-                count = staging.fill(slot, piece)
-            works.append(group.send([staging.tensor(slot, count)], READER, slot))
-        for work in works:
-            work.wait(left())
+                self._pair = pair
+                aborted = self._is_aborted
+            if aborted:
+                pair.close()
+        return self._pair
 
 
-def _read(ticket: Ticket, into: Sequence[Bytes], pair: _Pair, call: Breakable) -> None:
-    """The reader's side. Raises whatever torch raises, TransferFailed when it is refused."""
-    store = join_store(ticket.address, _PREFIX, pair.deadline.left())
-    _claim(store, ticket)
-    if any(ticket.sizes):
-        with pair.group(store) as group:
-            _receive(group, into, pair, call)
-            store.set("got", "")
+class _Fetch:
+    """One fetch, run in a thread that its caller may leave."""
 
+    def __init__(self, ticket: Ticket, into: Sequence[Bytes], host: str, backend: str, deadline_s: float) -> None:
+        self._ticket, self._into, self._host, self._backend = ticket, into, host, backend
+        self._deadline = Deadline(deadline_s)
+        self._line: Line | None = None
+        self._is_done = False
 
-def _claim(store: Any, ticket: Ticket) -> None:
-    if not store.check(["source"]) or not kv_proof.is_right(store.get("source").decode(errors="replace"), SOURCE, ticket):
-        raise TransferFailed("the source does not know this offer: wrong nonce or sizes")
-    mine = f"{kv_proof.shown_by(READER, ticket)}:{secrets.token_hex(8)}"
-    got = store.compare_set("claim", "", mine).decode(errors="replace")
-    if got != mine:
-        raise TransferFailed("the offer was withdrawn" if got == _WITHDRAWN else "the offer was fetched already")
+    def run(self, lines: Lines, call: Breakable) -> None:
+        """Raises TransferFailed, OSError, or what torch raises."""
+        desk, _, store = self._ticket.address.partition(",")
+        line = self._line = lines.claim(desk, self._ticket, self._deadline.left().total_seconds())
+        try:
+            if any(self._ticket.sizes):
+                deadline = Deadline(line.until - monotonic_s())
+                if line.kept is None:
+                    line.kept = self._pair(store, line.name, deadline)
+                line.kept.receive(self._into, deadline, call.wanted)
+            line.quiet()
+            self._is_done = True
+        finally:
+            if self._is_done:
+                lines.give_back(line)
+            else:
+                line.close()
 
+    def give_up(self) -> None:
+        """By the caller: whatever `run` still waits for ends."""
+        if not self._is_done and self._line is not None and self._line.kept is not None:
+            self._line.kept.close()
 
-def _receive(group: Any, into: Sequence[Bytes], pair: _Pair, call: Breakable) -> None:
-    staging, cut = Staging(sum(block.size for block in into), pair.backend), list(pieces(into))
-    counts = [sum(part.size for part in piece) for piece in cut]
-
-    def post(slot: int) -> Any:
-        return group.recv([staging.tensor(slot, counts[slot])], SOURCE, slot)
-
-    works = deque(post(slot) for slot in range(min(SLOTS, len(cut))))
-    for slot, piece in enumerate(cut):
-        works.popleft().wait(pair.deadline.left())
-        staging.fetch(slot, counts[slot])
-        with call.wanted():
-            staging.drain(slot, piece)
-        if slot + SLOTS < len(cut):
-            works.append(post(slot + SLOTS))
+    def _pair(self, store: str, line: str, deadline: Deadline) -> Any:
+        return Pair(join_store(store, _PREFIX, deadline.left()), line, self._backend, self._host, READER, deadline)

@@ -1,4 +1,5 @@
-"""First words between a reader and the desk of a source (kv_desk.py): 4 bytes of length, then msgpack."""
+"""What a reader and the desk of a source say to each other (kv_desk.py, kv_lines.py): 4 bytes of length, then msgpack; and two words of
+one byte."""
 
 import struct
 from typing import TypeVar
@@ -9,23 +10,28 @@ from gyre_hpc.errors import TransferFailed
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
 
 GREETING_S = 5.0
+"""Between connecting and the first claim."""
 QUIET, STOP = b"q", b"s"
-"""Later words: the reader reads no more; it is asked to stop."""
+"""The reader reads no more; it is asked to stop, and then this connection is not used again."""
 _MAX_MESSAGE = 4096
 _Message = TypeVar("_Message", bound=msgspec.Struct)
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A reader's first words."""
+    """A reader wants an offer."""
 
     shown: str
+    """kv_proof.py"""
+    line: str
+    """Name of this connection, the same in each of its claims."""
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """The desk's answer; `refused` is the reason why not."""
+    """What the desk says to it; `refused` is the reason why not."""
 
     shown: str = ""
     left_s: float = 0.0
+    """For how long the offer stands."""
     refused: str = ""
 
 
@@ -36,7 +42,7 @@ def send(peer: DeadlineSocket, message: msgspec.Struct) -> None:
 
 
 def receive(peer: DeadlineSocket, kind: type[_Message]) -> _Message:
-    """Raises TransferFailed on anything else than `kind`, OSError at the deadline."""
+    """Raises TransferFailed on anything else than `kind`, OSError at the deadline and when the other end is gone."""
     head = bytearray(4)
     _fill(peer, memoryview(head))
     (length,) = struct.unpack("<I", head)
@@ -54,5 +60,5 @@ def _fill(peer: DeadlineSocket, buffer: memoryview) -> None:
     while buffer:
         count = peer.recv_into(buffer)
         if not count:
-            raise TransferFailed("the other end closed the connection")
+            raise ConnectionError("the other end closed the connection")
         buffer = buffer[count:]

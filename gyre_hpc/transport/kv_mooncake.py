@@ -6,7 +6,7 @@ target blocks. Why a bounce buffer: a read of a silent peer cannot be called off
 Invariants:
   - a bounce buffer is used again only after the library has returned from its last read;
   - target blocks are written by our own copies alone, while `fetch` has not returned;
-  - a reader says that it is quiet only when the library has returned, and reads nothing new after the offer's deadline.
+  - a reader says that it is quiet only when the library has returned, and begins no read after the offer's deadline.
 """
 
 import secrets
@@ -20,9 +20,9 @@ from gyre_hpc.errors import TransferFailed, UserError
 from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
 from gyre_hpc.transport.kv_blocks import address_of, check_fetch, pieces, runs, sizes_of
-from gyre_hpc.transport.kv_desk import Desk
-from gyre_hpc.transport.kv_visit import Visit
-from gyre_hpc.transport.mooncake_engine import MAX_RUNS, MooncakeEngine
+from gyre_hpc.transport.kv_desk import Desk, Session
+from gyre_hpc.transport.kv_lines import Line, Lines
+from gyre_hpc.transport.mooncake_engine import MAX_RUNS, MooncakeEngine, engine_of_process
 
 KIND = "mooncake"
 _PIECE_BYTES = 8 << 20
@@ -36,12 +36,14 @@ class MooncakeBlocks(BlockTransport):
     def __init__(self, *, host: str, protocol: str = "tcp", device: str = "") -> None:
         if protocol not in ("tcp", "rdma"):
             raise UserError("transport.kv_protocol", protocol, "use tcp or rdma")
-        self._engine = MooncakeEngine(host, protocol, device)
-        self._desk = Desk(host)
+        self._engine: MooncakeEngine = engine_of_process(host, protocol, device)
+        self._desk = Desk(host, _Reading)
+        self._lines = Lines()
         self._lock = threading.Lock()
         self._registered: list[Bytes] = []
         self._bounces: list[Bytes] = []
         """Registered too, and not in use."""
+        self._is_closed = False
 
     def register(self, memory: Bytes) -> None:
         self._engine.register(address_of(memory), memory.size)
@@ -54,7 +56,7 @@ class MooncakeBlocks(BlockTransport):
         for index, (place, size) in enumerate(zip(places, sizes, strict=True)):
             if size and not any(low <= place and place + size <= high for low, high in known):
                 raise TransferFailed(f"block {index} lies outside the registered memory")
-        ticket = Ticket(KIND, f"{self._engine.session},{self._desk.address}", secrets.token_hex(16), sizes, places)
+        ticket = Ticket(KIND, f"{self._desk.address},{self._engine.session}", secrets.token_hex(16), sizes, places)
         self._desk.open(ticket, deadline_s)
         return ticket
 
@@ -63,35 +65,48 @@ class MooncakeBlocks(BlockTransport):
         if len(ticket.places) != len(ticket.sizes):
             raise TransferFailed("the ticket lacks places")
         until = monotonic_s() + deadline_s
-        Breakable(lambda call: self._read(ticket, into, until, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
+        Breakable(lambda call: self._fetch(ticket, into, until, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
 
     def withdraw(self, ticket: Ticket) -> bool:
         return self._desk.withdraw(ticket.offer, _QUIET_S)
 
     def close(self) -> None:
-        self._desk.close(_QUIET_S)
+        self._desk.close()
+        self._lines.close()
         with self._lock:
             memory, self._registered, self._bounces = [*self._registered, *self._bounces], [], []
+            self._is_closed = True
         for one in memory:
             self._engine.unregister(address_of(one))
 
-    def _read(self, ticket: Ticket, into: Sequence[Bytes], until: float, call: Breakable) -> None:
-        session, _, desk = ticket.address.partition(",")
-        visit = Visit(desk, ticket, until - monotonic_s())
+    def _fetch(self, ticket: Ticket, into: Sequence[Bytes], until: float, call: Breakable) -> None:
+        desk, _, session = ticket.address.partition(",")
+        line = self._lines.claim(desk, ticket, until - monotonic_s())
+        is_whole = False
+        try:
+            self._read(session, ticket, into, line, call)
+            line.quiet()
+            is_whole = True
+        finally:
+            if is_whole:
+                self._lines.give_back(line)
+            else:
+                line.quiet()
+                line.close()
+
+    def _read(self, session: str, ticket: Ticket, into: Sequence[Bytes], line: Line, call: Breakable) -> None:
         bounce = self._take_bounce()
         try:
             cut = pieces(into, _PIECE_BYTES, MAX_RUNS)
             for piece, places in zip(cut, runs(ticket.places, ticket.sizes, _PIECE_BYTES, MAX_RUNS), strict=True):
-                visit.check()
+                line.check()
                 start = address_of(bounce)
                 self._engine.read(session, [(start + offset, place, size) for offset, place, size in places])
                 with call.wanted():
                     _copy_out(bounce, piece)
         finally:
-            # Also when the caller has long gone: only now is the buffer free, and the offer quiet.
-            with self._lock:
-                self._bounces.append(bounce)
-            visit.leave()
+            # Also when the caller has long gone: only now is the buffer free.
+            self._give_bounce(bounce)
 
     def _take_bounce(self) -> Bytes:
         with self._lock:
@@ -100,6 +115,23 @@ class MooncakeBlocks(BlockTransport):
         bounce = np.empty(_PIECE_BYTES, dtype=np.uint8)
         self._engine.register(address_of(bounce), bounce.size)
         return bounce
+
+    def _give_bounce(self, bounce: Bytes) -> None:
+        with self._lock:
+            if not self._is_closed:
+                self._bounces.append(bounce)
+                return
+        self._engine.unregister(address_of(bounce))
+
+
+class _Reading(Session):
+    """The source has nothing to do, and cannot call a read off."""
+
+    def bring(self, ticket: Ticket, line: str, until: float) -> None:
+        """One-sided."""
+
+    def abort(self) -> None:
+        """The reader looks at its line between two pieces."""
 
 
 def _copy_out(bounce: Bytes, piece: Sequence[Bytes]) -> None:

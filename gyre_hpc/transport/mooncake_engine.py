@@ -1,11 +1,13 @@
 """The one file that speaks to mooncake-transfer-engine: registered memory, and reads of a peer's.
 
 What it does on its own (0.3.13): listens on two ports of every interface, here confined to ours; knows no token, so that whoever
-reaches them reads and writes registered memory (docs/security.md); writes its errors to stderr; leaves a few idle threads behind after
-`close`; gives up on a silent peer only after PATIENCE_S.
+reaches them reads and writes registered memory (docs/security.md); writes its errors to stderr; gives up on a silent peer only after
+PATIENCE_S. To end it takes most of a second and leaves threads behind, so a process starts it once and keeps it; with nothing
+registered it gives nothing away.
 """
 
 import os
+import threading
 from collections.abc import Sequence
 
 from gyre_hpc.errors import TransferFailed, UserError
@@ -19,7 +21,7 @@ MAX_RUNS = 512
 
 
 class MooncakeEngine:
-    """One per process. `protocol`: tcp or rdma; `device`: RDMA devices, comma-separated, empty: it looks for them."""
+    """`protocol`: tcp or rdma; `device`: RDMA devices, comma-separated, empty: it looks for them."""
 
     def __init__(self, host: str, protocol: str, device: str) -> None:
         check_mooncake()
@@ -50,6 +52,19 @@ class MooncakeEngine:
         here, there, sizes = (list(column) for column in zip(*runs, strict=True))
         if code := self._engine.batch_transfer_sync_read(session, here, there, sizes):
             raise TransferFailed(f"mooncake could not read from {session} (code {code})")
+
+
+_LOCK = threading.Lock()
+_ENGINES: dict[tuple[str, str, str], MooncakeEngine] = {}
+
+
+def engine_of_process(host: str, protocol: str, device: str) -> MooncakeEngine:
+    """Started at the first call. Raises UserError."""
+    with _LOCK:
+        found = _ENGINES.get((host, protocol, device))
+        if found is None:
+            found = _ENGINES[host, protocol, device] = MooncakeEngine(host, protocol, device)
+        return found
 
 
 def _settle(host: str, protocol: str) -> None:
