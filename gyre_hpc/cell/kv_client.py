@@ -1,5 +1,6 @@
 """The source's side of /kv/...: what another cell says is checked, and everything that goes wrong is TransferFailed."""
 
+import io
 from collections.abc import Callable
 
 import aiohttp
@@ -50,7 +51,7 @@ class KvClient:
             self._session = aiohttp.ClientSession(headers=self._headers, connector=aiohttp.TCPConnector(limit=0))
         try:
             timeout = aiohttp.ClientTimeout(total=deadline_s)
-            async with self._session.post(url + path, data=encode(body), timeout=timeout) as response:
+            async with self._session.post(url + path, data=io.BytesIO(encode(body)), timeout=timeout) as response:
                 data = await _all_of(response, cell)
                 if response.status != 200:
                     raise TransferFailed(f"{cell} answered HTTP {response.status}: {data[:200].decode(errors='replace')}")

@@ -1,0 +1,432 @@
+"""KV that moves between engines: what goes on elsewhere is what would have gone on here, and nobody waits for the dead."""
+
+import asyncio
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from gyre_hpc.cell.kv_wire import Ask, Drop, Room, Take, Taken, encode
+from gyre_hpc.engines.base import Block
+from gyre_hpc.ports import listen
+from gyre_hpc.shell.inbox import make_app
+from gyre_hpc.shell.serving import Serving
+from gyre_hpc.transport.kv_base import Bytes
+from tests.fakes.engine_rig import TOKEN, V0, V1, until
+from tests.fakes.kv_cells import HOST, KvCell, kv_cells
+
+PAGE = 8
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3] * 5
+"""90 tokens: 11 full pages."""
+OTHER = [2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5] * 4
+"""64 tokens: 8 full pages."""
+BOUND = 1e-5
+KINDS = pytest.mark.parametrize("kind", ["embedded", "timed"])
+TRANSPORTS = pytest.mark.parametrize("transport", ["memory", "c10d", "mooncake"])
+
+
+def run(test: Any, kind: str, transport: str = "memory", **cells: Any) -> None:
+    if transport == "mooncake":
+        pytest.importorskip("mooncake.engine")
+
+    async def main() -> None:
+        async with kv_cells(kind, transport, **cells) as made:
+            await test(*made)
+
+    asyncio.run(main())
+
+
+def logprobs(answer: Any) -> list[float]:
+    return [entry[0] for entry in answer["meta_info"]["output_token_logprobs"]]
+
+
+def same(one: Any, other: Any, skip: int = 0) -> None:
+    """Answers agree; the other one has `skip` tokens more in front."""
+    assert one["output_ids"] == other["output_ids"][skip:]
+    assert logprobs(one) == pytest.approx(logprobs(other)[skip:], abs=BOUND)
+
+
+def cached(answer: Any) -> int:
+    return int(answer["meta_info"]["cached_tokens"])
+
+
+@KINDS
+@TRANSPORTS
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_live_call_goes_on_elsewhere_as_it_would_have_here(kind: str, transport: str, temperature: float) -> None:
+    async def test(here: KvCell, there: KvCell, untouched: KvCell) -> None:
+        whole = await untouched.generate(PROMPT, 200, "train-0-0-0/4", temperature=temperature)
+        custom = {"key": "aa", "position": 0, "call": "train-0-0-0/4"}
+        (task,) = await here.serving.begin(here.serving.body(PROMPT, 200, custom_params=custom, temperature=temperature))
+        here.serving.engine.close_admission(2)
+        listed = (await here.conversations())["train-0-0-0/4"]
+        assert listed.is_live and listed.num_tokens >= 88
+        result = await here.give("train-0-0-0/4", to="cell-1")
+        assert result.moved == here.all_to("cell-1", "train-0-0-0/4") and not result.trouble
+        assert result.num_tokens >= listed.num_tokens and result.seconds > 0
+        assert here.serving.engine.num_live() == 1
+        await here.serving.engine.abort_all({"train-0-0-0/4": "cell-1"})
+        _, begun = await task
+        assert begun["meta_info"]["finish_reason"]["moved_to"] == "cell-1"
+        done = begun["output_ids"]
+        rest = await there.generate(
+            PROMPT + done, 200 - len(done), "train-0-0-0/4", position=len(done), temperature=temperature
+        )  # fmt: skip
+        assert cached(rest) == result.num_tokens
+        same(rest, whole, len(done))
+        assert await here.quiet() == 0 and here.kv.num_leases() == 0 and there.kv.num_reservations() == 0
+
+    run(test, kind, transport, configs=({}, {}, {}))
+
+
+@KINDS
+@TRANSPORTS
+def test_a_conversation_that_waits_for_its_tool_moves_and_only_what_is_lacking_travels(kind: str, transport: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        first = await here.generate(PROMPT, 30, "train-0-0-0/1")
+        tools = PROMPT + first["output_ids"] + [7, 7, 7]
+        await there.generate(PROMPT[:40] + [1], 1, "train-0-0-1/1")
+        listed = await here.conversations()
+        assert not listed["train-0-0-0/1"].is_live and listed["train-0-0-0/1"].num_tokens == 112
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.moved == here.all_to("cell-1", "train-0-0-0/1")
+        assert result.num_tokens == 112 - 40
+        assert there.num_fetched == (72 // PAGE if kind == "embedded" else 0)
+        moved = await there.generate(tools, 20, "train-0-0-0/2")
+        local = await here.generate(tools, 20, "train-0-0-0/2")
+        assert cached(moved) == cached(local) == 112
+        same(moved, local)
+
+    run(test, kind, transport)
+
+
+@KINDS
+def test_conversations_move_on_from_where_they_came_to(kind: str) -> None:
+    async def test(one: KvCell, two: KvCell, three: KvCell) -> None:
+        answer = await one.generate(PROMPT, 30, "train-0-0-0/1")
+        await one.give("train-0-0-0/1", to="cell-1")
+        assert (await two.conversations())["train-0-0-0/1"].num_tokens == 112
+        result = await two.give("train-0-0-0/1", to="cell-2")
+        assert result.num_tokens == 112
+        assert cached(await three.generate(PROMPT + answer["output_ids"], 5, "train-0-0-0/2")) == 112
+
+    run(test, kind, configs=({}, {}, {}))
+
+
+@KINDS
+def test_nothing_travels_twice(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 6, "train-0-0-0/1")
+        await here.generate(PROMPT[:40] + OTHER, 6, "train-0-0-1/1")
+        result = await here.give("train-0-0-0/1", "train-0-0-1/1", to="cell-1")
+        assert result.num_tokens == 88 + 64 and len(result.moved) == 2
+        again = await here.give("train-0-0-1/1", "train-0-0-0/1", to="cell-1")
+        assert again.num_tokens == 0 and len(again.moved) == 2 and not again.trouble
+
+    run(test, kind)
+
+
+@KINDS
+def test_a_target_of_another_version_takes_nothing(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await there.serving.engine.update_weights(V1)
+        await here.generate(PROMPT, 30, "train-0-0-0/1")
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.moved == () and result.num_tokens == 0 and "another version" in result.trouble
+        assert (there.num_fetched, await here.quiet()) == (0, 0)
+
+    run(test, kind)
+
+
+@KINDS
+@pytest.mark.parametrize("change", [{"page_size": 16}, {"keep_kv": True}])
+def test_a_target_of_another_layout_takes_nothing(kind: str, change: dict[str, Any]) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 30, "train-0-0-0/1")
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.moved == () and "layout" in result.trouble and there.num_fetched == 0
+
+    run(test, kind, configs=({}, change))
+
+
+@KINDS
+def test_a_target_that_stops_serving_takes_nothing(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 30, "train-0-0-0/1")
+        there.serving.engine.close_admission(2)
+        assert "takes no calls" in (await here.give("train-0-0-0/1", to="cell-1")).trouble
+        await there.serving.engine.sleep()
+        assert there.kv.free_tokens() == 0
+        assert "takes no calls" in (await here.give("train-0-0-0/1", to="cell-1")).trouble
+
+    run(test, kind)
+
+
+@KINDS
+def test_an_update_while_pages_come_publishes_none_of_them(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 1, "train-0-0-0/1")
+        _, blocks = await here.kv.lease(("train-0-0-0/1",))
+        reservation = await there.kv.reserve(here.kv.header(), blocks)
+        assert len(reservation.wanted) == len(blocks) == 11
+        await there.serving.engine.update_weights(V1)
+        assert await there.kv.publish(reservation.number, tuple(range(11))) == ()
+        await there.kv.cancel(reservation.number)
+        answer = await there.generate(PROMPT, 1, "train-0-0-0/1")
+        assert (cached(answer), answer["meta_info"]["oldest_kv_version"]) == (0, str(V1))
+
+    run(test, kind)
+
+
+def test_pages_say_at_their_new_place_how_old_they_are() -> None:
+    """keep_kv: pages of V0 are reused under V1, here and there."""
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        answer = await here.generate(PROMPT, 30, "train-0-0-0/1")
+        for cell in (here, there):
+            await cell.serving.engine.update_weights(V1)
+        assert (await here.give("train-0-0-0/1", to="cell-1")).num_tokens == 112
+        meta = (await there.generate(PROMPT + answer["output_ids"], 5, "train-0-0-0/2"))["meta_info"]
+        assert (meta["cached_tokens"], meta["oldest_kv_version"], meta["weight_version"]) == (112, str(V0), str(V1))
+
+    run(test, "embedded", configs=({"keep_kv": True},) * 2)
+
+
+@TRANSPORTS
+def test_a_damaged_block_ends_its_chain_and_no_other(transport: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        def damage(into: Sequence[Bytes]) -> None:
+            into[4][17] ^= 1
+
+        there.after_fetch = damage
+        answer = await here.generate(PROMPT, 6, "train-0-0-0/1")
+        await here.generate(OTHER, 6, "train-0-0-1/1")
+        result = await here.give("train-0-0-0/1", "train-0-0-1/1", to="cell-1")
+        assert "damaged" in result.trouble
+        assert result.num_tokens == 4 * PAGE + 64
+        assert (await there.conversations())["train-0-0-0/1"].num_tokens == 4 * PAGE
+        there.after_fetch = lambda into: None
+        moved = await there.generate(PROMPT + answer["output_ids"], 10, "train-0-0-0/2")
+        assert cached(moved) == 4 * PAGE
+        same(moved, await here.generate(PROMPT + answer["output_ids"], 10, "train-0-0-0/2"))
+
+    run(test, "embedded", transport)
+
+
+@KINDS
+def test_a_full_target_takes_what_it_has_room_for(kind: str) -> None:
+    """264 pages, 256 of which are kept for a call of the longest context."""
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        answer = await here.generate(PROMPT, 6, "train-0-0-0/1")
+        assert there.kv.free_tokens() == 64
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.num_tokens == 64 and "room for 8 of 11" in result.trouble
+        assert result.moved == here.all_to("cell-1", "train-0-0-0/1")
+        assert cached(await there.generate(PROMPT + answer["output_ids"], 5, "train-0-0-0/2")) == 64
+        assert there.kv.free_tokens() == 64
+
+    run(test, kind, configs=({}, {"kv_tokens": 2112}))
+
+
+@KINDS
+def test_a_target_nobody_knows_or_that_is_gone_costs_nothing_but_its_conversations(kind: str) -> None:
+    with listen(HOST) as closed:
+        gone = f"http://{HOST}:{closed.getsockname()[1]}"
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        for call in ("train-0-0-0/1", "train-0-0-1/1", "train-0-0-2/1"):
+            await here.generate([int(call[10]), *PROMPT], 6, call)
+        moves = [("train-0-0-0/1", "cell-8"), ("train-0-0-1/1", "cell-1"), ("train-0-0-2/1", "cell-9")]
+        results = await asyncio.gather(*(here.give(call, to=target) for call, target in moves))
+        assert [len(result.moved) for result in results] == [0, 1, 0]
+        assert results[0].trouble and results[2].trouble
+        assert await here.quiet() == 0
+        await here.generate(OTHER, 6, "train-0-0-3/1")
+
+    run(test, kind, addresses={"cell-9": gone})
+
+
+@KINDS
+def test_a_target_that_never_answers_costs_no_more_than_the_budget(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        silent = asyncio.Event()
+        app = make_app(TOKEN)
+
+        async def hang(request: Any) -> Any:
+            await silent.wait()
+
+        app.router.add_post("/kv/wanted", hang)
+        server = Serving(app)
+        here.client._address_of = {"cell-1": await server.start(listen(HOST))}.get
+        await here.generate(PROMPT, 30, "train-0-0-0/1")
+        result = await here.give("train-0-0-0/1", to="cell-1", deadline_s=0.3)
+        assert result.moved == () and result.trouble
+        assert await here.quiet() == 0 and here.kv.num_leases() == 0
+        assert cached(await here.generate(PROMPT, 30, "train-0-0-0/2")) == 88
+        await server.close()
+
+    run(test, kind)
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        {"/kv/wanted": b"no msgpack"},
+        {"/kv/wanted": encode(Room(1, (0, 99), 11))},
+        {"/kv/wanted": encode(Room(1, (3, 2), 11))},
+        {"/kv/wanted": encode(Room(1, tuple(range(11)), 12))},
+        {"/kv/wanted": encode(Room(1, tuple(range(11)), 11)), "/kv/take": encode(Taken((12,)))},
+        {"/kv/wanted": encode(Room(1, tuple(range(11)), 11)), "/kv/take": b"\xc1"},
+    ],
+)
+def test_a_target_that_lies_moves_nothing(answers: dict[str, bytes]) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        app = make_app(TOKEN)
+
+        async def answer(request: Any) -> Any:
+            from aiohttp import web
+
+            return web.Response(body=answers.get(request.path, b""))
+
+        app.router.add_post("/kv/{what}", answer)
+        server = Serving(app)
+        here.client._address_of = {"cell-1": await server.start(listen(HOST))}.get
+        await here.generate(PROMPT, 6, "train-0-0-0/1")
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.moved == () and "nonsense" in result.trouble
+        assert await here.quiet() == 0 and here.kv.num_leases() == 0
+        await server.close()
+
+    run(test, "embedded")
+
+
+async def post(cell: KvCell, path: str, body: Any) -> tuple[int, bytes]:
+    url = cell.client._address_of(cell.name)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    data = body if isinstance(body, bytes) else encode(body)
+    async with aiohttp.ClientSession(headers=headers) as session, session.post(f"{url}{path}", data=io.BytesIO(data)) as response:
+        return response.status, await response.read()
+
+
+@KINDS
+def test_a_reservation_whose_source_died_ends_by_its_deadline(kind: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 6, "train-0-0-0/1")
+        free = there.kv.free_tokens()
+        _, blocks = await here.kv.lease(("train-0-0-0/1",))
+        status, data = await post(there, "/kv/wanted", Ask("cell-0", here.kv.header(), blocks, 0.2))
+        room = msgspec.msgpack.decode(data, type=Room)
+        assert status == 200 and len(room.wanted) == 11 and there.kv.num_reservations() == 1
+        assert there.kv.free_tokens() == free - 88
+        await until(lambda: there.kv.num_reservations() == 0)
+        assert there.kv.free_tokens() == free
+        take = Take(room.reservation, 0, 11, (), 5.0)
+        assert "offers" in (await post(there, "/kv/take", take))[1].decode()
+        assert cached(await there.generate(PROMPT, 6, "train-0-0-0/1")) == 0
+
+    run(test, kind)
+
+
+def test_a_source_that_dies_under_a_fetch_leaves_its_pages_unpublished() -> None:
+    """It offers, and is gone before anything is read: the target prefills."""
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        rank = here.crew.own.kv
+        assert rank is not None
+        there.before_fetch = rank.close
+        answer = await here.generate(PROMPT, 6, "train-0-0-0/1")
+        result = await here.give("train-0-0-0/1", to="cell-1")
+        assert result.moved == () and result.trouble
+        await until(lambda: there.kv.num_reservations() == 0)
+        moved = await there.generate(PROMPT + answer["output_ids"], 6, "train-0-0-0/2")
+        assert cached(moved) == 0
+        same(moved, await here.generate(PROMPT + answer["output_ids"], 6, "train-0-0-0/2"))
+
+    run(test, "embedded")
+
+
+@KINDS
+def test_what_is_leased_is_not_overwritten_however_full_it_gets(kind: str) -> None:
+    """264 pages, 11 of them leased; then calls that need every page there is, one after the other."""
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate(PROMPT, 1, "train-0-0-0/1")
+        lease, blocks = await here.kv.lease(("train-0-0-0/1",))
+        pages = here.kv.page_bytes()
+        before = [bytes(view) for view in pages.leased(lease, range(11))] if pages else []
+        for number in range(3):
+            await here.generate([number + 1] * 1950, 40, f"train-0-0-1/{number}")
+        if pages:
+            assert [bytes(view) for view in pages.leased(lease, range(11))] == before
+        reservation = await there.kv.reserve(here.kv.header(), blocks)
+        assert len(reservation.wanted) == 11
+        here.serving.engine.close_admission(2)
+        with pytest.raises(AssertionError, match="other cells"):
+            await here.serving.engine.sleep()
+        await here.kv.release(lease)
+        await here.serving.engine.sleep()
+        there.serving.engine.close_admission(2)
+        with pytest.raises(AssertionError, match="other cells"):
+            await there.serving.engine.sleep()
+        await there.actions.before_sleep(5.0)
+        await there.kv.cancel(reservation.number)
+        await there.serving.engine.sleep()
+
+    run(test, kind, configs=({"kv_tokens": 2112}, {}))
+
+
+@KINDS
+def test_a_call_waits_for_pages_that_others_hold_and_then_goes_on(kind: str) -> None:
+    """256 pages, all that one call of the longest context needs; 251 are leased."""
+
+    async def test(here: KvCell, there: KvCell) -> None:
+        await here.generate([5] * 2010, 1, "train-0-0-0/1")
+        lease, _ = await here.kv.lease(("train-0-0-0/1",))
+        waiting = asyncio.create_task(here.generate([6] * 2000, 20, "train-0-0-1/1"))
+        await until(lambda: here.serving.engine.num_live() == 1)
+        await here.kv.conversations()
+        assert not waiting.done()
+        await here.kv.release(lease)
+        assert len((await waiting)["output_ids"]) == 20
+
+    run(test, kind, configs=({"kv_tokens": 2048}, {}))
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/kv/wanted", b"garbage", "Ask"),
+        ("/kv/wanted", {"deadline_s": -1.0}, "Ask.deadline_s"),
+        ("/kv/wanted", {"deadline_s": float("inf")}, "Ask.deadline_s"),
+        ("/kv/wanted", {"blocks": (Block(key=b"short", parent=b"", oldest=V0, num_tokens=PAGE),)}, "Ask.blocks[0].key"),
+        ("/kv/wanted", b"\x00" * (17 << 20), "body"),
+        ("/kv/take", Take(1, 0, 1, (), 1.0), "Take.offers"),
+        ("/kv/drop", b"\x81", "Drop"),
+    ],
+)
+def test_a_bad_body_is_refused_by_field(path: str, body: Any, field: str) -> None:
+    async def test(here: KvCell, there: KvCell) -> None:
+        data = body
+        if isinstance(body, dict):
+            data = Ask(**({"source": "cell-0", "header": there.kv.header(), "blocks": (), "deadline_s": 1.0} | body))
+        status, text = await post(there, path, data)
+        assert status == 400 and text.decode().startswith(field), text
+        assert there.kv.num_reservations() == 0
+        assert (await post(there, "/kv/drop", Drop(77)))[0] == 200
+
+    run(test, "embedded")
+
+
+@KINDS
+def test_without_pages_nothing_is_listed_or_moved(kind: str) -> None:
+    from tests.fakes.engine_rig import rig
+
+    async def test() -> None:
+        async with rig(kind) as serving:
+            assert serving.engine.kv is None and serving.engine.capabilities.kv == "none"
+
+    asyncio.run(test())
