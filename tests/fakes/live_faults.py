@@ -72,8 +72,7 @@ def reports(run: WholeRun) -> list[CellReport]:
 
 
 def expect_same_calls(run: WholeRun, reference: Said) -> None:
-    """The same calls with the same tokens, and log-probs to the last bit."""
+    """The same calls with the same tokens, and log-probs to the last bit, in every execution that the reference has."""
     said = said_of(run)
-    assert set(said) == set(reference)
     for execution, calls in reference.items():
-        assert said[execution] == calls, execution
+        assert said.get(execution) == calls, execution

@@ -1,7 +1,8 @@
 """Faults at exact steps of real processes, from inside them: the recorder of debug.record_inputs knows each step the moment it is taken.
 
-GYRE_TEST_STRIKES is `process.incarnation:strike[,...]`; what struck is noted in the file GYRE_TEST_STRUCK. Everything is done at
-the outer edge (a signal, a slow disk), and what is struck is the real process in a real run. No process that is not named is touched.
+GYRE_TEST_STRIKES is `process.incarnation:strike[,...]`; `cell` is any incarnation of any cell, `satellite` of any but
+the core, cell-0. Each strike hits once, whoever comes first, and is noted in the file GYRE_TEST_STRUCK. Everything is done at the outer edge (a signal,
+a slow disk), and what is struck is the real process in a real run. No process that is not named is touched.
 """
 
 import os
@@ -27,9 +28,8 @@ def environment(folder: Path, *strikes: str) -> dict[str, str]:
 
 
 def struck(folder: Path) -> list[str]:
-    """Strikes that were carried out, in their order."""
-    path = folder / "struck"
-    return path.read_text().split() if path.exists() else []
+    """Strikes that were carried out."""
+    return sorted(path.name.removeprefix("struck-") for path in folder.glob("struck-*"))
 
 
 def prepare() -> None:
@@ -37,16 +37,20 @@ def prepare() -> None:
     argv = sys.orig_argv
     if "--name" not in argv or "--incarnation" not in argv or any("cell_agent" in word for word in argv):
         return
-    me = f"{argv[argv.index('--name') + 1]}.{argv[argv.index('--incarnation') + 1]}"
-    wanted = [one.split(":")[1] for one in os.environ.get(STRIKES, "").split(",") if one.split(":")[0] == me]
+    process = argv[argv.index("--name") + 1]
+    me = {f"{process}.{argv[argv.index('--incarnation') + 1]}"}
+    if process.startswith("cell-"):
+        me |= {"cell"} if process == "cell-0" else {"cell", "satellite"}
+    wanted = [one for one in filter(None, os.environ.get(STRIKES, "").split(",")) if one.split(":")[0] in me]
     if not wanted or os.environ.get("RANK", "0") != "0":
         return
-    (name,) = wanted
-    if name == "slow_disk":
-        _note(me, name)
-        _slow_disk()
-    else:
-        _watch(me, name, *_TABLE[name])
+    for one in wanted:
+        name = one.split(":")[1]
+        if name == "slow_disk":
+            _claim(one)
+            _slow_disk()
+        else:
+            _watch(one, *_TABLE[name])
 
 
 def _slow_disk() -> None:
@@ -59,7 +63,7 @@ def _slow_disk() -> None:
     os.fdatasync = slow
 
 
-def _watch(me: str, name: str, new_condition: Callable[[], When], strike: Callable[[], None]) -> None:
+def _watch(one: str, new_condition: Callable[[], When], strike: Callable[[], None]) -> None:
     from gyre_hpc.shell.recorder import Recorder
 
     condition, record = new_condition(), Recorder.write
@@ -69,15 +73,24 @@ def _watch(me: str, name: str, new_condition: Callable[[], When], strike: Callab
         record(self, now, told, effects)
         if not done and condition(told, effects):
             done.append(True)
-            _note(me, name)
-            strike()
+            if _claim(one):
+                strike()
 
     Recorder.write = write  # type: ignore[method-assign]
 
 
-def _note(me: str, name: str) -> None:
-    with open(os.environ[STRUCK], "a") as file:
-        file.write(f"{me}:{name}\n")
+def _claim(one: str) -> bool:
+    """Whether nobody else was hit by this one before."""
+    try:
+        os.close(os.open(os.environ[STRUCK] + f"-{one}", os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _all_others_struck(name: str) -> bool:
+    others = [one for one in os.environ[STRIKES].split(",") if not one.endswith(f":{name}")]
+    return all(os.path.exists(os.environ[STRUCK] + f"-{one}") for one in others)
 
 
 def _die() -> None:
@@ -110,14 +123,8 @@ def _started(effects: list[Any], kind: str) -> list[Any]:
 
 
 def _in_accumulate() -> When:
-    """The second one: the sum of this cell holds something already."""
-    seen: list[Any] = []
-
-    def holds(told: Any, effects: list[Any]) -> bool:
-        seen.extend(_started(effects, "Accumulate"))
-        return len(seen) >= 2
-
-    return holds
+    """Last of all: cells that are gone are lent no more, and their other steps would not come."""
+    return lambda told, effects: bool(_started(effects, "Accumulate")) and _all_others_struck("in_accumulate")
 
 
 def _in_move_kv() -> When:
