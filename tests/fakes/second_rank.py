@@ -16,7 +16,7 @@ import torch.distributed as dist
 from gyre_hpc.models.tensor_ranks import TensorRanks
 
 WORLD = 2
-DEADLINE_S = 20.0
+DEADLINE_S = 10.0
 
 
 class SecondRank:
