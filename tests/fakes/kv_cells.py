@@ -39,6 +39,7 @@ class Watched(BlockTransport):
         self._real.register(memory)
 
     def offer(self, blocks: Sequence[Bytes], deadline_s: float) -> Ticket:
+        self._cell.before_offer()
         return self._real.offer(blocks, deadline_s)
 
     def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
@@ -64,6 +65,7 @@ class KvCell:
     client: KvClient
     num_fetched: int = 0
     """Blocks whose bytes came here."""
+    before_offer: Callable[[], None] = lambda: None
     before_fetch: Callable[[], None] = lambda: None
     after_fetch: Callable[[Sequence[Bytes]], None] = field(default=lambda into: None)
 
@@ -100,8 +102,8 @@ def _ignore(item: Any) -> None:
 async def kv_cells(
     kind: str, transport: str, *, configs: Sequence[dict[str, Any]] = ({}, {}), addresses: dict[str, str] | None = None
 ) -> AsyncIterator[list[KvCell]]:
-    """cell-0, cell-1, ..., one per entry of `configs` (engine settings). addresses: of others, by name."""
-    known = dict(addresses or {})
+    """cell-0, cell-1, ..., one per entry of `configs` (engine settings). addresses: of others, by name; theirs are added."""
+    known = {} if addresses is None else addresses
     async with AsyncExitStack() as stack:
         cells = []
         for number, config in enumerate(configs):
