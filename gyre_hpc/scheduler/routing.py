@@ -54,7 +54,7 @@ PlaceT = TypeVar("PlaceT", bound=Place)
 
 @dataclass(slots=True)
 class Line:
-    """y = a + b x over the newest observations, b between 0 and y / (x + half)."""
+    """y = a + b x over the newest observations, a and b not negative."""
 
     half: float = 0.0
     weight: float = 0.0
@@ -77,13 +77,13 @@ class Line:
 
     @property
     def slope(self) -> float:
-        """b. Where x hardly varied it is drawn towards y / (x + half)."""
+        """b. Where x hardly varied it is drawn towards y / (x + half): a line through (-half, 0)."""
         if self.num < FEWEST or self.x <= 0.0:
             return 0.0
         x, y = self.x / self.weight, self.y / self.weight
-        steepest, trust = y / (x + self.half), _TRUST * x * x
+        guess, trust = y / (x + self.half), _TRUST * x * x
         spread, both = self.xx / self.weight - x * x, self.xy / self.weight - x * y
-        return min(max((both + trust * steepest) / (max(spread, 0.0) + trust), 0.0), steepest)
+        return min(max((both + trust * guess) / (max(spread, 0.0) + trust), 0.0), y / x)
 
 
 @dataclass(slots=True)

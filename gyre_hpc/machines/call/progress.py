@@ -60,7 +60,7 @@ def release_cell(shard: Shard, live: LiveCall, *, stop: bool) -> None:
         return
     if stop:
         shard.emit(Stop(live.attempt_key))
-    shard.routing.loads[live.row.cell] -= 1
+    shard.routing.over(live.call)
     shard.emit(CancelTimer(f"gone/{live.call}"))
     live.row, live.attempt_key, live.has_tokens = None, "", False
     flush(shard, live)

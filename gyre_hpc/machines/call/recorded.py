@@ -44,6 +44,8 @@ class Node:
     """Cells that gave it tokens, in order; its KV is at the last one, if it did not move since."""
     moved_to: str = ""
     """Cell that its KV went to after the last one of `cells` had it; empty: it did not move."""
+    term: int | None = None
+    """Of that cell when its KV came to be there; None: not known any more."""
     newest: Version | None = None
     """Newest version that sampled a token of it."""
     num_reprefilled: int = 0
@@ -80,13 +82,6 @@ class Node:
     @property
     def num_output(self) -> int:
         return len(self.output) // 4
-
-    @property
-    def home(self) -> str:
-        """Cell that has its context: where its KV moved, else its own last one, else its parent's."""
-        if self.moved_to or self.cells:
-            return self.moved_to or self.cells[-1]
-        return self.parent.home if self.parent is not None else ""
 
     @property
     def is_answered(self) -> bool:

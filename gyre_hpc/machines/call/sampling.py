@@ -11,6 +11,8 @@ from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Tokens
 from gyre_hpc.machines.call.ending import close, fail
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.progress import receive, release_cell
+from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.routing import Wanted
 from gyre_hpc.machines.call.shard import Shard, purpose_of
 from gyre_hpc.protocol.to_gateway import Row
 
@@ -42,8 +44,9 @@ def progressed(shard: Shard, live: LiveCall, tokens: Tokens) -> None:
         if node.num_output == 0:
             node.num_cached = tokens.cached
         shard.routing.served(row.cell)
+        shard.routing.began(shard.now, live.call, max(node.num_prompt + node.num_output - tokens.cached, 0))
         _count_reprefill(shard, live, tokens)
-        node.moved_to = ""
+        node.moved_to, node.term = "", row.term
         if row.cell not in node.cells[-1:]:
             node.cells.append(row.cell)
     if not receive(shard, live, tokens):
@@ -54,10 +57,11 @@ def finished(shard: Shard, live: LiveCall, end: AttemptEnd) -> None:
     """The engine ended the attempt itself."""
     _compare(shard, live, end.digest)
     if end.finish == "abort":
-        live.recorded.moved_to = end.moved_to
+        _moved(shard, live.recorded, end.moved_to)
         where = f"; its KV went to {end.moved_to}" if end.moved_to else ""
         leave_cell(shard, live, "abort", f"the engine ended it{where}", stop=False)
         return
+    shard.routing.ended(shard.now, live.call, live.recorded.num_output)
     release_cell(shard, live, stop=False)
     close(shard, live, end.finish)
 
@@ -95,7 +99,15 @@ def rehome(shard: Shard, moved: Iterable[tuple[str, str]]) -> None:
         tree, live = shard.trees.get(call.rpartition("/")[0]), shard.live.get(call)
         node = tree.nodes.get(call) if tree is not None else None
         if node is not None and (live is None or live.row is None):
-            node.moved_to = cell
+            _moved(shard, node, cell)
+
+
+def _moved(shard: Shard, node: Node, cell: str) -> None:
+    """Its KV is at `cell` now, as that is now; without a name it is where it was."""
+    node.moved_to = cell
+    if cell:
+        row = shard.routing.rows.get(cell)
+        node.term = row.term if row is not None else None
 
 
 def watch_gone(shard: Shard) -> None:
@@ -132,12 +144,16 @@ def _try_start(shard: Shard, live: LiveCall) -> None:
     if shard.journal.full:
         return
     node = live.recorded
-    row = shard.routing.choose(shard.now, purpose=purpose_of(live.execution), home=node.home, not_older_than=node.newest)
+    home, num = shard.homes.home_of(node, shard.routing.rows), node.num_prompt + node.num_output
+    purpose = purpose_of(live.execution)
+    wanted = Wanted(purpose=purpose, not_older_than=node.newest, num_tokens=num, home=home.cell, held=min(home.num_tokens, num))
+    row = shard.routing.choose(shard.now, wanted)
     if row is None:
         return
     del shard.waiting[live.call]
     live.state, live.row, live.has_tokens = CallState.sampling, row, False
-    shard.routing.loads[row.cell] += 1
+    shard.routing.sent(shard.now, live.call, row, wanted, node.num_output)
+    shard.homes.opened(node, row)
     shard.has_news = True
     live.attempt_key = shard.start("attempt", live.call, _attempt(shard, live, row))
 

@@ -36,6 +36,8 @@ class GatewaySettings:
     max_tokens_per_execution: int = 0
     """Sampled tokens, 0 = no limit."""
     call_deadline_s: float = 600.0
+    keep_kv: bool = False
+    """Engines keep the KV of older weights."""
     report_s: float = 1.0
     """A report is sent at least so often; news go sooner."""
 
@@ -63,4 +65,5 @@ class GatewaySettings:
             max_calls=gateway.max_calls,
             max_tokens_per_execution=gateway.max_tokens_per_execution,
             call_deadline_s=gateway.call_deadline_s,
+            keep_kv=config.engine.keep_kv,
         )

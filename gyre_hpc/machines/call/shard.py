@@ -3,6 +3,7 @@
 from collections import Counter
 
 from gyre_hpc.machines.base import Effect, Start
+from gyre_hpc.machines.call.homes import Homes
 from gyre_hpc.machines.call.journal_queue import JournalQueue
 from gyre_hpc.machines.call.live import CallState, Conns, LiveCall
 from gyre_hpc.machines.call.outbox import Outbox
@@ -27,6 +28,7 @@ class Shard:
         self.waiting: dict[str, None] = {}
         """Calls without a cell, oldest first."""
         self.routing = Routing()
+        self.homes = Homes(settings.keep_kv)
         self.journal = JournalQueue()
         self.outbox = Outbox()
         self.tokens: Counter[str] = Counter()

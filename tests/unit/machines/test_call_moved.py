@@ -2,8 +2,12 @@
 
 from gyre_hpc.machines.base import Progressed
 from gyre_hpc.machines.call.actions import EngineAttempt, Render, Tokens
+from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.routing import Wanted
+from gyre_hpc.machines.call.routing import Routing
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress
+from gyre_hpc.protocol.to_gateway import Table
 from tests.fakes.call_parts import Client, row, tokens_at
 from tests.fakes.call_world import CallWorld
 
@@ -24,7 +28,7 @@ def attempt(world: CallWorld) -> tuple[str, EngineAttempt]:
 
 def sampling(*places: int) -> tuple[CallWorld, Client]:
     """A call that has four tokens of cell 0; cells 1 to 3 are in the table too, cell 1 with no load."""
-    world, client = CallWorld(max_output_tokens=200), Client(EXECUTION, "main", 2, False)
+    world, client = CallWorld(max_output_tokens=200, progress_tokens=64), Client(EXECUTION, "main", 2, False)
     world.scripts[CALL] = SCRIPT
     world.clients.append(client)
     world.set_table(row(0))
@@ -39,6 +43,10 @@ def give(world: CallWorld, cached: int) -> None:
     key, action = attempt(world)
     told = tokens_at(action.position, [world.token(action, action.position)], action.version)
     world.tell(Progressed(key, Tokens(told.start, told.ids, told.logprobs, told.spans, told.oldest_kv, cached)))
+
+
+def home(world: CallWorld, node: Node) -> str:
+    return world.shard.homes.home_of(node, world.shard.routing.rows).cell
 
 
 def length(action: EngineAttempt) -> int:
@@ -95,9 +103,9 @@ def test_the_cell_that_ended_it_is_barred_for_its_term_alone() -> None:
     world, _ = sampling()
     world.abort(attempt(world)[0], moved_to="cell-3")
     barred = world.shard.routing
-    assert barred.choose(world.now, purpose="train", home="cell-0", not_older_than=None).cell != "cell-0"  # type: ignore[union-attr]
+    assert barred.choose(world.now, Wanted(purpose="train", home="cell-0")).cell != "cell-0"  # type: ignore[union-attr]
     world.set_table(row(0, term=2), row(1), row(2), row(3))
-    assert barred.choose(world.now, purpose="train", home="cell-0", not_older_than=None).cell == "cell-0"  # type: ignore[union-attr]
+    assert barred.choose(world.now, Wanted(purpose="train", home="cell-0")).cell == "cell-0"  # type: ignore[union-attr]
 
 
 def test_the_next_call_of_an_agent_goes_where_the_kv_went_while_it_used_a_tool() -> None:
@@ -118,10 +126,27 @@ def test_a_move_is_news_once_and_a_call_that_went_on_since_keeps_its_home() -> N
     give(world, cached=0)
     node = world.shard.trees[EXECUTION].nodes[CALL]
     world.set_table(row(1), row(2), row(3), moved=((CALL, "cell-1"),))
-    assert node.home == "cell-3", "it runs there"
+    assert home(world, node) == "cell-3", "it runs there"
     world.abort(attempt(world)[0])
     world.set_table(row(1), row(2, term=9), moved=((CALL, "cell-1"),))
-    assert node.home == "cell-3", "an old move says nothing new"
+    assert (node.moved_to, node.cells[-1]) == ("", "cell-3"), "an old move says nothing new"
+
+
+def test_the_cell_that_went_on_with_it_is_its_home_whatever_was_meant() -> None:
+    world, _ = sampling()
+    world.shard.routing.bar(world.now, "cell-3", 1)
+    world.abort(attempt(world)[0], moved_to="cell-3")
+    give(world, cached=0)
+    assert world.shard.trees[EXECUTION].nodes[CALL].home == "cell-1"
+
+
+def test_only_the_moves_that_the_table_before_did_not_tell_are_news() -> None:
+    routing = Routing()
+    routing.take(0.0, Table(1, 5.0, moved=(("a/0", "cell-1"),)))
+    routing.take(0.1, Table(2, 5.0, moved=(("a/0", "cell-1"), ("b/0", "cell-2"))))
+    assert routing.moved == {("b/0", "cell-2")}
+    routing.take(0.2, Table(3, 5.0, moved=(("a/0", "cell-2"),)))
+    assert routing.moved == {("a/0", "cell-2")}, "it moved on"
 
 
 def test_a_call_that_waits_for_a_cell_takes_the_one_that_has_its_kv() -> None:

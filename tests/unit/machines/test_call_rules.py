@@ -6,7 +6,7 @@ import pytest
 
 from gyre_hpc.machines.base import Finished, Progressed, Received, Restarted
 from gyre_hpc.machines.call.actions import CLIENTS, AttemptEnd, EngineAttempt, Left, Render, Reply
-from gyre_hpc.machines.call.routing import Routing, route
+from gyre_hpc.machines.call.routing import Routing, Wanted, route
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered
 from gyre_hpc.protocol.supervision import Register
@@ -21,7 +21,8 @@ LOADS = {"cell-0": 2, "cell-1": 1, "cell-2": 0}
 def chosen(
     *rows: object, home: str = "", barred: frozenset[str] = frozenset(), oldest: Version | None = None, purpose: str = "train"
 ) -> str:
-    picked = route(rows, purpose=purpose, barred=barred, loads=LOADS, home=home, not_older_than=oldest)  # type: ignore[arg-type]
+    wanted, pace = Wanted(purpose=purpose, home=home, not_older_than=oldest), Routing().pace
+    picked = route(rows, wanted=wanted, barred=barred, loads=LOADS, prefilling={}, pace=pace)  # type: ignore[arg-type]
     return picked.cell if picked is not None else ""
 
 
@@ -48,7 +49,7 @@ def test_a_bar_holds_for_a_term_and_for_a_time_that_doubles() -> None:
     routing.take(0.0, Table(1, 5.0, (row(0),)))
 
     def free(now: float) -> bool:
-        return routing.choose(now, purpose="train", home="", not_older_than=None) is not None
+        return routing.choose(now, Wanted(purpose="train")) is not None
 
     first = routing.bar(0.0, "cell-0", 1)
     assert not free(first / 2) and free(first)
