@@ -3,8 +3,7 @@
 from gyre_hpc.machines.base import Progressed
 from gyre_hpc.machines.call.actions import EngineAttempt, Render, Tokens
 from gyre_hpc.machines.call.recorded import Node
-from gyre_hpc.machines.call.routing import Wanted
-from gyre_hpc.machines.call.routing import Routing
+from gyre_hpc.machines.call.routing import Routing, Wanted
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress
 from gyre_hpc.protocol.to_gateway import Table
@@ -137,7 +136,7 @@ def test_the_cell_that_went_on_with_it_is_its_home_whatever_was_meant() -> None:
     world.shard.routing.bar(world.now, "cell-3", 1)
     world.abort(attempt(world)[0], moved_to="cell-3")
     give(world, cached=0)
-    assert world.shard.trees[EXECUTION].nodes[CALL].home == "cell-1"
+    assert home(world, world.shard.trees[EXECUTION].nodes[CALL]) == "cell-1"
 
 
 def test_only_the_moves_that_the_table_before_did_not_tell_are_news() -> None:

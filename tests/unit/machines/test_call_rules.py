@@ -18,10 +18,8 @@ from tests.fakes.call_world import CallWorld
 LOADS = {"cell-0": 2, "cell-1": 1, "cell-2": 0}
 
 
-def chosen(
-    *rows: object, home: str = "", barred: frozenset[str] = frozenset(), oldest: Version | None = None, purpose: str = "train"
-) -> str:
-    wanted, pace = Wanted(purpose=purpose, home=home, not_older_than=oldest), Routing().pace
+def chosen(*rows: object, barred: frozenset[str] = frozenset(), purpose: str = "train", **more: Any) -> str:
+    wanted, pace = Wanted(purpose=purpose, **more), Routing().pace
     picked = route(rows, wanted=wanted, barred=barred, loads=LOADS, prefilling={}, pace=pace)  # type: ignore[arg-type]
     return picked.cell if picked is not None else ""
 
@@ -38,8 +36,8 @@ def test_the_cell_that_has_the_context_is_preferred_until_it_is_full() -> None:
 
 
 def test_cells_with_older_weights_or_other_purposes_are_no_choice() -> None:
-    assert chosen(row(0, step=1), row(1, step=2), oldest=Version(0, 2)) == "cell-1"
-    assert chosen(row(0, step=1), oldest=Version(0, 2)) == ""
+    assert chosen(row(0, step=1), row(1, step=2), not_older_than=Version(0, 2)) == "cell-1"
+    assert chosen(row(0, step=1), not_older_than=Version(0, 2)) == ""
     assert chosen(row(0), row(1, purposes=("warm",)), purpose="warm") == "cell-1"
     assert chosen(row(0), purpose="warm") == ""
 
