@@ -49,7 +49,7 @@ class BatchSettings:
     """A sum the core does not show this long after its giver went back to rollout is lost."""
     progress_deadline_s: float = 300.0
     """Without any progress for this long the run ends with the reason."""
-    broken_deadline_s: float = 30.0
+    broken_deadline_s: float = 10.0
     """A cell that has said for this long that its engine or a rank does not work is started again."""
     stale_patience_s: float = 5.0
     """A cell that serves weights beyond the staleness bound for this long is an alarm."""

@@ -29,10 +29,9 @@ class Giving:
     is_over: bool = False
     """Nothing more moves before admission has been open again."""
     moved: tuple[Moved, ...] = ()
-    leased: bool = False
-    """Pages may be leased to others; only a count of zero ends that, whatever became of the transfer."""
     is_counted: bool = False
-    """Since admission closed, and since the last transfer from here, nobody else was at pages of this engine."""
+    """Nobody else is at pages of this engine, and nobody will be before admission opens again. Whatever became of a transfer, only
+    a count of zero says so."""
     stays: str = ""
     """Why nothing moves, to be told once."""
     num_left: int = 0
@@ -48,17 +47,9 @@ class Giving:
         self.since = self.listed = self.planned = None
         self.is_over, self.is_counted, self.moved, self.stays = False, False, (), ""
 
-    def begins(self) -> None:
-        """A transfer begins."""
-        self.leased, self.is_counted = True, False
-
-    def counted(self) -> None:
-        """Nobody else is at pages of this engine, and nobody will be before admission opens again."""
-        self.leased, self.is_counted = False, True
-
     def must_count(self, kv: KvFacts) -> bool:
         """Others may be at pages of this engine: those that read what was leased, those that write what they give."""
-        return not self.is_counted and (self.leased or kv.capability == "pages")
+        return not self.is_counted and kv.capability in ("pages", "pd")
 
     def fails(self, reason: str) -> None:
         """Listing or moving failed: everything stays."""

@@ -53,8 +53,6 @@ def begin(state: State, step: Action | AppliedRecord) -> None:
         case CloseAdmission():
             state.body.quiet = False
             state.giving.closes()
-        case MoveKv():
-            state.giving.begins()
         case SleepEngine() if state.body.engine is not None:
             state.body.half_asleep = True
         case Accumulate(id=id):
@@ -85,7 +83,7 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
         case QuietKv():
             if result:
                 raise StepRefused(f"other cells may still be at pages here: {result} leases or reservations are open")
-            state.giving.counted()
+            state.giving.is_counted = True
         case SleepEngine():
             _acknowledge(state, step, result)
             body.last, body.engine, body.half_asleep = body.engine or body.last, None, False

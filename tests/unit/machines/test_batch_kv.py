@@ -9,7 +9,7 @@ from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.lending import to_move
 from gyre_hpc.machines.batch.moving import kv_order
-from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import CellState, GatewayReport, KvFacts, Moved, SwitchTiming
 from gyre_hpc.protocol.to_cell import KvTarget, Order
 from gyre_hpc.protocol.to_gateway import Table
@@ -76,6 +76,8 @@ def test_what_was_ordered_stands_for_the_whole_term() -> None:
     tell(made, 0.5, report("cell-1", 3, term=made.state.settings.number_base, kv=KvFacts("pages", 5)))
     cell = made.state.fleet.core
     assert cell.kv == first.kv and len(first.kv.live) == 4  # type: ignore[union-attr]
+    cell.change_role(Role.train)
+    assert cell.kv is None, "another term, another order"
 
 
 def test_back_in_rollout_there_is_no_order_about_kv() -> None:

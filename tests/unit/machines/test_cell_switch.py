@@ -5,6 +5,7 @@ from gyre_hpc.machines.cell.actions import (
     AbortLive,
     CloseAdmission,
     InitModel,
+    LoadCheckpoint,
     Measure,
     PullSnapshot,
     SleepEngine,
@@ -239,6 +240,13 @@ def test_a_cell_that_cannot_be_looked_at_says_that_it_is_broken_until_it_can() -
     assert "rank 1 does not answer" in cell.report.error and "rank 1 does not answer" in cell.report.broken
     cell.beat()
     assert cell.report.error == cell.report.broken == ""
+
+
+def test_a_checkpoint_that_cannot_be_read_is_no_fault_of_the_cell() -> None:
+    cell = CellDriver()
+    cell.order(version=V1, is_core=True, checkpoint="checkpoints/0.1")
+    cell.fail(LoadCheckpoint, "no such file", "FileNotFoundError")
+    assert "no such file" in cell.report.error and cell.report.broken == ""
 
 
 def test_a_look_that_never_ends_is_said_too() -> None:
