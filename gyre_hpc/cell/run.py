@@ -59,7 +59,8 @@ def run_rank(birth: Birth, place: Place) -> None:
     config = birth.config
     world = None
     if place.world > 1:
-        world = join_world(config.network.interface, rank=place.rank, world=place.world, shares_engine=shares_engine(config))
+        deadline_s = config.transport.deadline_s if shares_engine(config) else None
+        world = join_world(config.network.interface, rank=place.rank, world=place.world, engine_deadline_s=deadline_s)
     if place.is_leader:
         asyncio.run(lead(birth, place, world))
     else:
@@ -152,7 +153,7 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
         run_token=birth.run_token,
         addresses=birth.addresses,
         actions={
-            **EngineActions(engine, crew, kv.before_sleep).table(),
+            **EngineActions(engine, crew, kv).table(),
             **kv.table(),
             **trainer.table(),
             **transfer.table(),
@@ -185,6 +186,9 @@ def kv_rank(config: Config, place: Place, engine: Engine) -> KvRank | None:
     kv = engine.kv
     if kv is None:
         return None
+    if config.engine.kind is EngineKind.embedded and (transport := block_transport(config)) is not None:
+        # One that cannot be had is told now, not when it is needed. Timed engines have no bytes, and load no torch for them.
+        transport.close()
     return KvRank(place.rank, kv.page_bytes, lambda: block_transport(config))
 
 

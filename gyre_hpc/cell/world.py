@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 IDLE_DEADLINE_S = 1800.0
 """Longest a rank waits for a command or in a collective. The leader looks at its ranks all the time, so this ends orphans."""
 
-ENGINE_DEADLINE_S = 30.0
-"""Of one collective of the engine: all ranks compute the same, so they meet at once."""
-
 
 class Channel(Protocol):
     """Bytes between the leader (rank 0) and each follower. Raises CellLost; after that the peer is lost for good."""
@@ -38,8 +35,11 @@ class World:
     """The ranks of an engine that share a model; None: the first rank serves alone."""
 
 
-def join_world(interface: str, *, rank: int, world: int, shares_engine: bool) -> World:
-    """Build all groups of the cell from torchrun's environment, bound to `interface`, in the same order on every rank."""
+def join_world(interface: str, *, rank: int, world: int, engine_deadline_s: float | None) -> World:
+    """Build all groups of the cell from torchrun's environment, bound to `interface`, in the same order on every rank.
+
+    engine_deadline_s: of one collective of the engine, in which all ranks meet at once; None: the ranks share no engine.
+    """
     import torch.distributed
 
     from gyre_hpc.models.tensor_ranks import TensorRanks
@@ -55,10 +55,10 @@ def join_world(interface: str, *, rank: int, world: int, shares_engine: bool) ->
 
     dist.init_process_group("gloo", timeout=timedelta(seconds=IDLE_DEADLINE_S), pg_options=options(IDLE_DEADLINE_S))
     engine = None
-    if shares_engine:
-        deadline = timedelta(seconds=ENGINE_DEADLINE_S)
-        group = dist.new_group(backend="gloo", timeout=deadline, pg_options=options(ENGINE_DEADLINE_S))
-        engine = TensorRanks(rank, world, group, deadline_s=ENGINE_DEADLINE_S)
+    if engine_deadline_s is not None:
+        deadline = timedelta(seconds=engine_deadline_s)
+        group = dist.new_group(backend="gloo", timeout=deadline, pg_options=options(engine_deadline_s))
+        engine = TensorRanks(rank, world, group, deadline_s=engine_deadline_s)
     return World(channel=WorldChannel(torch, dist), engine=engine)
 
 

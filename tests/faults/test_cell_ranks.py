@@ -1,9 +1,14 @@
-"""One rank of a cell ignores a role change (faults.md C2): the leader says so, by name, within its deadline."""
+"""One rank of a cell falls silent (faults.md C2, C7): the leader says so, by name, within its deadline, and nobody hangs."""
 
+import contextlib
+import http.client
+import json
 import os
 import queue
 import signal
 import threading
+import urllib.parse
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,14 +17,14 @@ from gyre_hpc.cell import commands
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.cell.follow import follow
 from gyre_hpc.cell.rank import Rank
-from gyre_hpc.config.schema import ClusterConfig, Config, TrainerConfig, TrainerKind
+from gyre_hpc.config.schema import ClusterConfig, Config, TrainerConfig, TrainerKind, TransportConfig
 from gyre_hpc.errors import CellLost
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import CellState
 from gyre_hpc.train import create_trainer
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
-from tests.fakes.cell_stage import Stage, tiny_config
-from tests.fakes.live_run import descendants, wait_for
+from tests.fakes.cell_stage import TOKEN, Stage, tiny_config
+from tests.fakes.live_run import descendants, wait_dead, wait_for
 
 V0 = Version(0, 0)
 
@@ -123,3 +128,61 @@ def test_a_stopped_rank_is_reported_by_name(tmp_path: Path):
         assert "rank 1" in report.error
         assert report.state is not CellState.train
         wait_for(lambda: stage.report("cell-0").seq > report.seq, "heartbeats go on")
+
+
+def sharing_config() -> Config:
+    """Two ranks share a model; its calls can be long enough to be struck in the middle."""
+    config = tiny_config(cluster=ClusterConfig(cells=1, ranks_per_cell=2), transport=TransportConfig(deadline_s=4.0))
+    config.model.max_context, config.engine.kv_tokens = 4096, 4096
+    return config
+
+
+@contextlib.contextmanager
+def begun_call(stage: Stage) -> Iterator[http.client.HTTPResponse]:
+    """A call of 4,000 tokens that has given its first chunk."""
+    url = urllib.parse.urlsplit(stage.report("cell-0").engine_url)
+    assert url.hostname is not None
+    connection = http.client.HTTPConnection(url.hostname, url.port, timeout=60)
+    body = {"input_ids": [1, 2, 3], "stream": True, "sampling_params": {"max_new_tokens": 4000, "temperature": 1.0}}
+    connection.request("POST", "/generate", json.dumps(body), {"Authorization": f"Bearer {TOKEN}"})
+    with contextlib.closing(connection), connection.getresponse() as answer:
+        assert answer.readline()
+        yield answer
+
+
+def serving(stage: Stage) -> tuple[int, ...]:
+    """Start the cell; its ranks' pids once it serves."""
+    stage.start("cell-0")
+    stage.wait_registered("cell-0")
+    stage.order("cell-0", term=1, role=Role.rollout, is_core=True, version=V0, update=0)
+    return stage.until("cell-0", lambda report: report.state is CellState.rollout and len(report.pids) == 2, "serving").pids
+
+
+@pytest.mark.timeout(180)
+def test_a_rank_that_stops_in_the_middle_of_a_call_breaks_the_engine_and_is_named(tmp_path: Path):
+    with Stage(tmp_path, sharing_config()) as stage:
+        _, follower = serving(stage)
+        with begun_call(stage) as answer:
+            os.kill(follower, signal.SIGSTOP)
+            report = stage.until("cell-0", lambda report: report.broken, "a broken cell", within_s=40)
+            assert "rank 1" in report.broken
+            assert b"rank 1 took no part within 4 s" in answer.read(), "the client is told and can go elsewhere"
+
+
+@pytest.mark.timeout(180)
+def test_a_rank_that_is_killed_in_the_middle_of_a_call_ends_the_cell_and_leaves_nobody_behind(tmp_path: Path):
+    with Stage(tmp_path, sharing_config()) as stage:
+        leader, follower = serving(stage)
+        with begun_call(stage):
+            os.kill(follower, signal.SIGKILL)
+            assert stage.processes["cell-0"].wait(timeout=60) != 0
+            wait_dead({leader, follower})
+
+
+@pytest.mark.timeout(180)
+def test_followers_of_a_leader_that_is_killed_do_not_outlive_it(tmp_path: Path):
+    with Stage(tmp_path, sharing_config()) as stage:
+        leader, follower = serving(stage)
+        with begun_call(stage):
+            os.kill(leader, signal.SIGKILL)
+            wait_dead({leader, follower})
