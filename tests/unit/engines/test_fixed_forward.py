@@ -10,7 +10,6 @@ import torch
 from gyre_hpc.engines.embedded.core import EngineCore
 from gyre_hpc.engines.embedded.fixed_forward import FixedForward
 from gyre_hpc.engines.embedded.memory import KVMemory
-from gyre_hpc.engines.page_table import ROOT, block_key
 from gyre_hpc.engines.request import Request
 from gyre_hpc.models.fixed_step import FixedShape, fixed_step, rows_are_alike
 from gyre_hpc.models.incremental import Prepared
@@ -45,7 +44,7 @@ class Cell:
             forward=forward, snapshot=lambda version: PARAMS, decode=None, max_batch=rows, prefill_chunk=prefill_chunk,
             keep_kv=False, stream_tokens=1 << 30, stream_s=1e9, now=lambda: 0.0,
         )  # fmt: skip
-        self.core.stage(V0)
+        self.core.weights.stage(V0)
         self.core.wake(V0)
         self.logprobs: dict[int, list[float]] = {}
         self.ids: dict[int, list[int]] = {}
@@ -54,7 +53,7 @@ class Cell:
         self.logprobs[number], self.ids[number] = [], []
         request = Request(
             rid=str(number), input_ids=tuple(ids), temperature=1.0, top_p=1.0, top_k=0, max_new_tokens=num, stop_ids=frozenset(),
-            key=key, position=position, return_logprob=True, stream=False, incremental=False,
+            key=key, position=position, return_logprob=True, stream=False, incremental=False, call=f"train-0-0-0/{number}",
         )  # fmt: skip
         self.core.add(number, request)
 
@@ -152,7 +151,7 @@ def test_pages_decoded_there_serve_a_continuation_here() -> None:
     there.run(steps=30)
     there.abort(0)
     context = PROMPT + there.ids[0]
-    assert import_pages(there, here, context) == len(context) // PAGE
+    assert import_pages(there, here) == (len(context) - 1) // PAGE
     here.add(0, context, num=NUM - 30, position=30)
     here.run()
     assert here.core.counters["cached"] == (len(context) - 1) // PAGE * PAGE
@@ -160,22 +159,21 @@ def test_pages_decoded_there_serve_a_continuation_here() -> None:
     assert bits(there.logprobs[0] + here.logprobs[0]) == whole.logprobs
 
 
-def import_pages(source: Cell, target: Cell, ids: list[int]) -> int:
-    """Carry the full pages of `ids` over, as bytes; returns how many."""
-    chain, key, num = str(V0).encode(), ROOT, 0
+def import_pages(source: Cell, target: Cell) -> int:
+    """Carry the full pages of the only conversation over, as bytes, in the engine's own way; returns how many."""
     ours, theirs = source.core.memory, target.core.memory
     assert ours is not None and theirs is not None
-    for end in range(PAGE, len(ids) + 1, PAGE):
-        key = block_key(key, chain, ids[end - PAGE : end])
-        page, copy = ours.table.find(key), theirs.table.take()
-        assert page is not None and copy is not None
-        span = torch.empty(MODEL.num_layers, 2, MODEL.num_kv_heads, MODEL.head_dim, PAGE)
-        ours._store.read([page], span)
-        theirs._store.write(copy, span)
-        theirs.table.publish(copy, key, V0)
-        theirs.table.release(copy)
-        num += 1
-    return num
+    lease = ours.pages.lease([conversation.call for conversation in ours.pages.conversations()])
+    blocks = ours.pages.blocks(lease)
+    reservation = theirs.pages.reserve(V0, blocks)
+    assert reservation.num_blocks == len(reservation.wanted) == len(blocks)
+    read = ours.page_bytes.leased(lease, reservation.wanted)
+    for page, copy in zip(read, theirs.page_bytes.reserved(reservation.number, 0, len(blocks)), strict=True):
+        copy[:] = page
+    published = theirs.pages.publish(reservation.number, tuple(range(len(blocks))), V0)
+    theirs.pages.cancel(reservation.number)
+    ours.pages.release(lease)
+    return len(published)
 
 
 def test_a_call_that_was_retracted_says_the_same() -> None:
@@ -191,7 +189,7 @@ def test_new_versions_of_held_weights_change_nothing() -> None:
     cell = Cell()
     cell.add(0)
     cell.run(steps=20)
-    cell.core.stage(V1)
+    cell.core.weights.stage(V1)
     cell._take(cell.core.update(V1))
     cell.run()
     assert cell.answer(0) == alone()
