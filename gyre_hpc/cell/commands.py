@@ -109,6 +109,10 @@ class KvWithdraw(msgspec.Struct, frozen=True, tag=True):
     """By rank."""
 
 
+class KvReady(msgspec.Struct, frozen=True, tag=True):
+    """The engine has woken: make its memory known to the transport. Result of every rank: str, what went wrong."""
+
+
 class KvEnd(msgspec.Struct, frozen=True, tag=True):
     """The engine is about to sleep: let go of its memory. Result of every rank: None."""
 
@@ -117,7 +121,7 @@ class End(msgspec.Struct, frozen=True, tag=True):
     """No more commands."""
 
 
-KvCommand = KvOffer | KvFetch | KvWithdraw | KvEnd
+KvCommand = KvReady | KvOffer | KvFetch | KvWithdraw | KvEnd
 Command = Wake | Sleep | Zero | Add | SumBytes | TakeSum | Step | FitAll | Pull | Save | Load | Init | Look | End | KvCommand
 
 
@@ -128,6 +132,8 @@ class Answer(msgspec.Struct, frozen=True):
     pid: int
     cpu_s: float
     groups_built: int
+    snapshots: tuple[Version, ...] = ()
+    """In this rank's store."""
     error: str = ""
     result: bytes = b""
     """Of commands whose result every rank gives (Kv...), msgpack."""

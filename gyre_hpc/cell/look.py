@@ -8,6 +8,7 @@ from gyre_hpc.cell.crew import Crew
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.errors import CellLost
 from gyre_hpc.machines.cell import actions
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import KvFacts
 from gyre_hpc.transport.base import SnapshotStore
 
@@ -30,7 +31,7 @@ class Looker:
         if action.update >= 0:
             self._store.forget(action.update)
         return actions.Figures(
-            snapshots=self._store.versions(),
+            snapshots=_on_every_rank(self._store.versions(), answers),
             live_requests=self._engine.num_live(),
             held=tuple(hand_in for hand_in, _ in self._store.held(action.update).values()),
             pids=tuple(answer.pid for answer in answers),
@@ -40,3 +41,8 @@ class Looker:
             cpu_s=sum(answer.cpu_s for answer in answers),
             kv=KvFacts(self._engine.capabilities.kv, self._engine.kv.free_tokens() if self._engine.kv else 0),
         )
+
+
+def _on_every_rank(own: tuple[Version, ...], answers: tuple[commands.Answer, ...]) -> tuple[Version, ...]:
+    """A version that a rank lacks is of no use to the cell, and is pulled again. `own` is newer than the first answer."""
+    return tuple(version for version in own if all(version in answer.snapshots for answer in answers[1:]))

@@ -68,7 +68,7 @@ class Rank:
             case commands.Look():
                 if self.engine is not None and self.engine.failure is not None:
                     raise RuntimeError(f"its part of the engine failed: {self.engine.failure!r}")
-            case commands.KvOffer() | commands.KvFetch() | commands.KvWithdraw() | commands.KvEnd():
+            case commands.KvReady() | commands.KvOffer() | commands.KvFetch() | commands.KvWithdraw() | commands.KvEnd():
                 return commands.Told(without_pages(command) if self.kv is None else self.kv.do(command))
         return None
 
@@ -77,7 +77,13 @@ class Rank:
         memory = result if isinstance(result, RankMemory) else measure(self.number)
         told = bytes(result) if isinstance(result, commands.Told) else b""
         return commands.Answer(
-            memory=memory, pid=os.getpid(), cpu_s=sum(cpu_seconds()), groups_built=groups_built(), error=error, result=told
+            memory=memory,
+            pid=os.getpid(),
+            cpu_s=sum(cpu_seconds()),
+            groups_built=groups_built(),
+            snapshots=self.store.versions(),
+            error=error,
+            result=told,
         )
 
     def _wake(self, command: commands.Wake) -> RankMemory:
