@@ -1,24 +1,23 @@
-"""A run of `launch.py` and the processes in it, seen from outside by its files and by /proc.
-
-Every process of the run inherits a mark in its environment, so that what is left of it can be found whoever its parent is by then.
-"""
+"""A run of `launch.py` and the processes in it, seen from outside by its files and by /proc (family.py)."""
 
 import os
 import signal
 import subprocess
 import sys
-import uuid
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Self
 
+from benchmarks.chaos.family import Family
 from benchmarks.chaos.unreceived import Unreceived
 from benchmarks.chaos.victims import Scene
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, EventReader
 from gyre_hpc.observability.status import Status, read_status
 
-_MARK = "GYRE_CHAOS_RUN"
+_LOOK_AGAIN_S = 1.0
+"""All of /proc costs some milliseconds."""
 
 
 class DisturbedRun:
@@ -28,7 +27,8 @@ class DisturbedRun:
         self.folder = RunFolder(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         self.out = folder.parent / "printed"
-        self._mark = uuid.uuid4().hex
+        self.family = Family()
+        self._look_again_at = 0.0
         self._reader = EventReader(self.folder.events_folder)
         self._pids: dict[str, int] = {}
         self._states: dict[str, str] = {}
@@ -38,7 +38,7 @@ class DisturbedRun:
         with self.out.open("wb") as out:
             self._child = subprocess.Popen(
                 [sys.executable, "launch.py", f"paths.run={folder}", *overrides],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, _MARK: self._mark},
+                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **self.family.environment},
             )  # fmt: skip
 
     def __enter__(self) -> Self:
@@ -47,8 +47,7 @@ class DisturbedRun:
     def __exit__(self, *_: object) -> None:
         self._child.kill()
         self._child.wait()
-        for pid in self.living():
-            os.kill(pid, signal.SIGKILL)
+        self.family.end()
 
     @property
     def exit_code(self) -> int | None:
@@ -57,6 +56,9 @@ class DisturbedRun:
 
     def look(self) -> Scene:
         """Take in what was noted since, and say what can be killed now."""
+        if time.monotonic() > self._look_again_at:
+            self.family.look()
+            self._look_again_at = time.monotonic() + _LOOK_AGAIN_S
         for event in self._reader.poll():
             self._take(event)
         self._status = read_status(self.folder.status) or self._status
@@ -74,10 +76,6 @@ class DisturbedRun:
         pid = self._pids.pop(name)
         os.kill(pid, signal.SIGKILL)
         return pid
-
-    def living(self) -> set[int]:
-        """Processes of the run, its launcher aside."""
-        return {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if pid != self._child.pid and self._is_marked(pid)}
 
     def _named(self, prefix: str) -> list[str]:
         return [name for name in self._pids if name.startswith(prefix)]
@@ -97,11 +95,3 @@ class DisturbedRun:
                 self.phase, self.update = str(fields["phase"]), int(fields["update"])
             case "applied":
                 self.update = int(fields["update"]) + 1
-
-    def _is_marked(self, pid: int) -> bool:
-        try:
-            if f"{_MARK}={self._mark}".encode() not in Path(f"/proc/{pid}/environ").read_bytes():
-                return False
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-        except OSError:  # gone, or another user's
-            return False
