@@ -1,4 +1,4 @@
-"""A real run whose cells have two ranks each, and an evaluation of what it left."""
+"""A real run whose cells have two ranks each, which hold one model together, and an evaluation of what it left."""
 
 import json
 import os
@@ -7,9 +7,10 @@ import sys
 
 import pytest
 
-from gyre_hpc.machines.base import Finished, Start
+from gyre_hpc.machines.base import Finished, Received, Start
 from gyre_hpc.machines.cell.actions import SleepEngine, SleepTrainer, WakeEngine, WakeTrainer
 from gyre_hpc.observability.events import read_events
+from gyre_hpc.protocol.to_batch import CellReport
 from tests.fakes.fresh_machines import fresh, lives
 from tests.fakes.live_run import REPOSITORY
 from tests.fakes.whole_run import WholeRun, unended
@@ -57,6 +58,18 @@ def acknowledged(run: WholeRun, cell: str) -> list[tuple[type, tuple[int, ...]]]
             starts = [effect for effect in effects if isinstance(effect, Start)]
             started |= {start.key: type(start.action) for start in starts if isinstance(start.action, MEMORY_STEPS)}
     return answers
+
+
+def test_role_changes_build_no_process_and_no_group(run: WholeRun):
+    """Two groups in each rank: the cell's WORLD, and that of the engine."""
+    looks: dict[str, set[tuple[tuple[int, ...], int]]] = {}
+    for life in lives(run.folder, "controller"):
+        for _, told, _ in life:
+            if isinstance(told, Received) and isinstance(told.message, CellReport) and told.message.pids:
+                looks.setdefault(told.message.cell, set()).add((told.message.pids, told.message.groups_built))
+    assert set(looks) == {"cell-0", "cell-1"}
+    for ((pids, groups_built),) in looks.values():
+        assert (len(set(pids)), groups_built) == (2, 4)
 
 
 def test_recorded_inputs_of_a_real_run_give_the_same_effects_again(run: WholeRun):
