@@ -89,12 +89,14 @@ class Agent:
 
     # one call
 
-    def _ask(self, thread: Thread) -> None:
+    def _ask(self, thread: Thread, again: bool = False) -> None:
         if self.is_over:
             return
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
         number = thread.number
+        if not again and not thread.looks_back:
+            sim.watch.asks(self._execution, self._request(thread).request_hash)
         gateway = sim.network.peer_at(self._gateway, self._process.attempt)
         if gateway is None or sim.network.is_cut(self._process.name, gateway.name):
             self._later(_RETRY_S, lambda: self._ask_again(thread, number))
@@ -115,7 +117,7 @@ class Agent:
 
     def _ask_again(self, thread: Thread, number: int) -> None:
         if thread.number == number:
-            self._ask(thread)
+            self._ask(thread, again=True)
 
     def _lost(self, thread: Thread, number: int) -> None:
         """The connection broke before an answer."""

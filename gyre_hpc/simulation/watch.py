@@ -5,7 +5,7 @@ Every promise has a name in the text of its Violation. Checks cost O(1) or O(wha
 
 from typing import TYPE_CHECKING, Any
 
-from gyre_hpc.machines.base import Effect, Input
+from gyre_hpc.machines.base import Effect, Input, Progressed
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
@@ -40,6 +40,7 @@ class Watch:
         self.replies = self._calls.replies
         self.answered = self._calls.answered
         self.continued = self._calls.continued
+        self.asks = self._calls.asks
         self.made = self._training.made
         self.applies = self._training.applies
         self.accumulated = self._training.accumulated
@@ -52,9 +53,16 @@ class Watch:
         if isinstance(machine, BatchMachine):
             self._documents.controller(process, machine.state)
         elif isinstance(machine, GatewayMachine):
+            if isinstance(told, Progressed):
+                self._received(process, machine, told)
             tokens = machine._shard.tokens
             if not _TOKEN_FAULTS.isdisjoint(tokens) and any(tokens.get(fault) for fault in _TOKEN_FAULTS):
                 raise Violation(f"{process.name}: tokens resampled, lost or not what the engine saw: {dict(tokens)}")
+
+    def _received(self, process: Process, machine: GatewayMachine, told: Progressed) -> None:
+        live = machine._live(told.key)
+        if live is not None and live.attempt_key == told.key:
+            self._calls.receives(process, live.call, told.item.start + len(told.item.ids) // 4)
 
     def sent(self, sender: Process, to: str, message: Any) -> None:
         self._documents.sent(sender, to, message)
@@ -77,6 +85,9 @@ class Watch:
             self._calls.durable(process, record)
         elif isinstance(record, CommitIntended):
             self._training.intended(process, record)
+        if process.attempt < self._sim.attempt:
+            # Written behind the back of the attempt that lives: nobody reads it.
+            return
         self._documents.durable(process, record)
         self._sim.counts["executions"] += isinstance(record, ExecutionEnded)
 

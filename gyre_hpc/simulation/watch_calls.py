@@ -1,6 +1,6 @@
 """Ground truth of model calls: every token sampled once, journaled once, delivered in order and only when durable."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,11 @@ class CallTruth:
         self.first_versions: dict[str, Version] = {}
         """Execution -> version of its first durable token."""
         self._said: dict[tuple[Process, str], str] = defaultdict(str)
-        self._running: dict[tuple[Process, str], str] = {}
+        self._received: dict[tuple[Process, str], int] = {}
+        """(gateway, call) -> tokens that it was given and took."""
+        self._asked: Counter[tuple[str, str]] = Counter()
+        self._begun: Counter[tuple[str, str]] = Counter()
+        """(execution, request) -> how often clients asked for the first time, and calls that were made of it."""
 
     def durable(self, process: Process, record: Record) -> None:
         match record:
@@ -49,6 +53,7 @@ class CallTruth:
                 if call in self.calls:
                     raise Violation(f"call {call} begun twice")
                 self.calls[call] = CallFacts(record)
+                self._is_asked_for(record)
             case CallProgress():
                 self._progress(record)
             case CallEnd(call=call, num_output=num_output):
@@ -67,6 +72,20 @@ class CallTruth:
                 self._sim.counts["stored"] += 1
             case ExecutionEnd() | Forgotten():
                 pass
+
+    def asks(self, execution: str, request: str) -> None:
+        """A client sends a request that is not the repetition of one."""
+        self._asked[execution, request] += 1
+
+    def _is_asked_for(self, begin: CallBegin) -> None:
+        key = begin.execution, begin.request_hash
+        self._begun[key] += 1
+        if self._begun[key] > self._asked[key]:
+            raise Violation(f"{begin.call}: a repeated request became a call of its own ({self._begun[key]} of {self._asked[key]})")
+
+    def receives(self, process: Process, call: str, until: int) -> None:
+        """A gateway took tokens of a call, up to this position."""
+        self._received[process, call] = max(self._received.get((process, call), 0), until)
 
     def _progress(self, record: CallProgress) -> None:
         facts = self.calls[record.call]
@@ -105,6 +124,8 @@ class CallTruth:
         if facts.prompt and facts.prompt != context:
             raise Violation(f"{attempt.call}: its prompt changed")
         facts.prompt = context
+        if attempt.position < self._received.get((process, attempt.call), 0):
+            raise Violation(f"{attempt.call}: goes on at {attempt.position}, {self._received[process, attempt.call]} tokens were received")
         if attempt.position < len(facts.ids):
             raise Violation(f"{attempt.call}: samples position {attempt.position} again, {len(facts.ids)} are durable")
         if attempt.position + attempt.max_new_tokens != attempt.sampling.max_new_tokens:

@@ -10,6 +10,8 @@ class AttemptBegun(msgspec.Struct, frozen=True, tag="attempt_begun"):
     """Executions live before it belong to an earlier attempt: their processes are gone."""
 
     attempt: int
+    known: int | None = None
+    """Records there were when it began: what a process of an earlier attempt wrote after that counts for nothing. None: all count."""
 
 
 class GroupBegun(msgspec.Struct, frozen=True, tag="group_begun"):

@@ -23,6 +23,7 @@ from gyre_hpc.machines.batch.state import State, new_batch, persist
 def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     """Replay what was persisted; begin a new attempt if the newest record of that kind is an older one's."""
     attempt = 0
+    records = _that_count(records)
     failed: dict[str, None] = {}
     """Ended in a way that deserves another try, or ran in an earlier attempt; whether that was begun, a later record says."""
     for record in records:
@@ -40,13 +41,23 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
         effects: list[Effect] = [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
         lost = [execution for execution in failed if execution in state.groups.live]
     else:
-        effects = persist(state, AttemptBegun(state.settings.attempt), _nothing)
+        effects = persist(state, AttemptBegun(state.settings.attempt, len(records)), _nothing)
         effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
         lost = sorted(state.groups.live)
         state.version, state.looked_for_checkpoint = None, False
     for execution in lost:
         effects += try_again(state, execution)
     return effects
+
+
+def _that_count(records: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Without what a controller that did not know that its attempt was over wrote behind the back of the next one."""
+    counting: list[Any] = []
+    for record in records:
+        if isinstance(record, AttemptBegun) and record.known is not None:
+            del counting[record.known :]
+        counting.append(record)
+    return tuple(counting)
 
 
 def _nothing(state: State, now: float) -> list[Effect]:
