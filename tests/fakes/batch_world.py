@@ -31,9 +31,21 @@ from gyre_hpc.machines.cell import actions as cell_actions
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.supervision import Directory, Entry, FinishRun, Register
-from gyre_hpc.protocol.to_batch import Ended, FirstCall, GatewayReport, HandIn, MicroBatchFacts, RankMemory, RunnerReport, ScoreState
+from gyre_hpc.protocol.to_batch import (
+    Ended,
+    FirstCall,
+    GatewayReport,
+    HandIn,
+    KvFacts,
+    MicroBatchFacts,
+    Moved,
+    RankMemory,
+    RunnerReport,
+    ScoreState,
+)
 from gyre_hpc.protocol.to_gateway import Table
 from gyre_hpc.protocol.to_runner import Assignment
+from gyre_hpc.scheduler.migration import Conversation
 
 DELAY_S = 0.002
 
@@ -42,8 +54,21 @@ class BatchWorld:
     """Runs until the machine asks for the end of the run, or `limit_s` of simulated time."""
 
     def __init__(
-        self, *, scheduler: SchedulerConfig, cells: int = 3, updates: int = 3, groups: int = 4, size: int = 2, evals: int = 4
+        self,
+        *,
+        scheduler: SchedulerConfig,
+        cells: int = 3,
+        updates: int = 3,
+        groups: int = 4,
+        size: int = 2,
+        evals: int = 4,
+        kv: KvFacts | None = None,
     ) -> None:
+        """kv: what every cell says of its KV; each has some of every execution that runs."""
+        self.kv = kv or KvFacts()
+        self.given: list[tuple[str, cell_actions.MoveKv]] = []
+        """What cells gave away."""
+        self.tables: list[Table] = []
         self.now = 0.0
         self.notes: list[tuple[float, str, dict[str, Any]]] = []
         self.finished: FinishRun | None = None
@@ -62,6 +87,7 @@ class BatchWorld:
         settings = BatchSettings(
             cells=names, gateways=("gateway-0",), runners=("runner-0",), core=names[0], controller_url="http://controller", attempt=1,
             incarnation=1, updates=updates, groups_per_batch=groups, group_size=size, scheduler=scheduler, eval_tasks=evals,
+            kv_budget_s=2.0,
         )  # fmt: skip
         self.batch = BatchMachine(settings, Membership(Register("controller", 1, "http://controller", 1)), "secret")
         self.machines: dict[str, Machine] = {"controller": self.batch}
@@ -130,6 +156,7 @@ class BatchWorld:
                     self._begin(begin.execution)
         elif isinstance(message, Table) and message.number >= self._table.number:
             self._table = message
+            self.tables.append(message)
         elif to in self.machines:
             self.tell(to, Received(sender, message), DELAY_S)
 
@@ -170,8 +197,13 @@ class BatchWorld:
                 store.add(version)
             case cell_actions.SleepEngine() | cell_actions.WakeEngine() | cell_actions.SleepTrainer() | cell_actions.WakeTrainer():
                 return (RankMemory(0, 1, 1),)
-            case cell_actions.AbortLive():
+            case cell_actions.AbortLive() | cell_actions.QuietKv():
                 return 0
+            case cell_actions.ListConversations():
+                return tuple(Conversation(call=f"{id}/0", num_tokens=100, is_live=True) for id in sorted(self._running))
+            case cell_actions.MoveKv(moves=moves):
+                self.given.append((name, action))
+                return cell_actions.MoveResult(moved=tuple(Moved(move.call, move.cell) for move in moves), num_tokens=100, seconds=0.001)
             case cell_actions.Accumulate(id=id):
                 return MicroBatchFacts(id, 0.1, 100, 0.0, 100, 1.0, 0)
             case cell_actions.HostGroup():
@@ -183,5 +215,5 @@ class BatchWorld:
                 return {"grad_norm": 1.0}
             case cell_actions.Measure(update=update):
                 held = tuple(hand_in for u, hand_in in self._held[name] if u == update)
-                return cell_actions.Figures(snapshots=tuple(sorted(store)[-2:]), held=held)
+                return cell_actions.Figures(snapshots=tuple(sorted(store)[-2:]), held=held, kv=self.kv)
         return None

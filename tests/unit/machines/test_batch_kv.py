@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gyre_hpc.config.schema import SchedulerConfig
 from gyre_hpc.machines.base import Effect, Note, Send, TimerFired
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.fleet import Move
@@ -15,6 +16,7 @@ from gyre_hpc.protocol.to_cell import KvTarget, Order
 from gyre_hpc.protocol.to_gateway import Table
 from gyre_hpc.scheduler.base import Decision, Waterlevel
 from tests.fakes.batch_bench import CELLS, acknowledge, report, serving, tell
+from tests.fakes.batch_world import BatchWorld
 
 LIVE = ("train-0-0-0", "train-0-1-0", "train-1-0-0", "train-1-1-0")
 PAGES = KvFacts("pages", 1000)
@@ -165,3 +167,15 @@ def test_a_cell_closes_only_when_every_gateway_with_a_valid_lease_knows_that_it_
     assert core.move is Move.leaving
     acknowledge(made, 5.6, 4)
     assert core.move is Move.ordered, "its lease has run out"
+
+
+def test_in_a_whole_run_cells_give_to_cells_that_serve_and_gateways_hear_of_it() -> None:
+    scheduler = SchedulerConfig(lead_floor_s=0, lead_factor=0.1, dwell_s=0.5)
+    world = BatchWorld(scheduler=scheduler, cells=4, updates=4, groups=6, kv=KvFacts("pages", 10_000))
+    world.run()
+    assert world.finished is not None and world.finished.exit_code == 0
+    assert len({name for name, _ in world.given}) > 1, "the core gives, and satellites do"
+    assert all(move.cell != name for name, action in world.given for move in action.moves)
+    told = {pair for table in world.tables for pair in table.moved}
+    assert told and told <= {(move.call, move.cell) for _, action in world.given for move in action.moves}
+    assert world.tables[-1].moved == (), "nobody lives any more"
