@@ -31,7 +31,7 @@ from typing import Protocol, TypeVar
 MEMORY = 0.98
 """Weight an observation keeps with each later one: the last fifty or so count."""
 MOVING = 8.0
-"""`python -m benchmarks.routing` compares 1 to 16: hit rates rise up to 8, queues grow beyond."""
+"""Smaller values cost hit rate, larger ones queues (docs/routing.md)."""
 HALF = 8.0
 """Calls at which an engine's decoding is half saturated, until a slope is measured."""
 _TRUST = 0.01

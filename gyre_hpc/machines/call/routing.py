@@ -122,7 +122,7 @@ class Routing:
     def choose(self, now: float, wanted: Wanted) -> Row | None:
         """`route` over the rows in force, without cells barred now."""
         rows = self.table.rows
-        barred = {row.cell for row in rows if self._is_barred(now, row)}
+        barred = {row.cell for row in rows if self._is_barred(now, row)} if self._bars else frozenset[str]()
         return route(rows, wanted=wanted, barred=barred, loads=self.loads, prefilling=self.prefilling, pace=self.pace)
 
     def sent(self, now: float, call: str, row: Row, wanted: Wanted, position: int) -> None:
