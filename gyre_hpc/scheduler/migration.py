@@ -6,9 +6,13 @@ recompute spared per second of transfer go first, the longest ones of those; wha
 Invariants (each has a test):
   - every conversation is planned at most once; no target gets more tokens than it has room for; all transfers together take no
     longer than the budget, at the speed they are planned with;
-  - the plan spares at least a third of the most that any plan could (`WORST_SHARE`): while an unplanned conversation fits into the
-    budget, each target it would fit into when empty is more than half full, since longer ones went there before;
+  - the plan spares at least a third of the most that any plan could (`WORST_SHARE`);
   - the same facts give the same plan, in whatever order they come.
+
+Why a third. Let the plan move G tokens, longest conversations first. If one that fits into the whole budget was left out for want of
+time, what went before it is at least as long, so G is more than half of the budget, and no plan moves more than the budget. Else
+those left out found no room: a target they would fit into when empty holds longer ones, so it is more than half full. What the best
+plan moves of those left out is then less than 2 G, what it moves of the others at most G.
 """
 
 from collections.abc import Iterable, Sequence
