@@ -6,7 +6,8 @@ from gyre_hpc.transport.kv_base import BlockTransport
 
 
 def create_block_transport(config: TransportConfig, host: str) -> BlockTransport | None:
-    """`config.kv`: memory (cells of one process), c10d (every platform), mooncake (one-sided, RDMA), none (None: KV is never moved).
+    """`config.kv`: tcp (every platform), c10d (gloo, nccl), mooncake (one-sided, RDMA), memory (cells of one process), none (None: KV is
+    never moved).
 
     host: address of this process's interface. Raises UserError for a kind that is unknown or not installed.
     """
@@ -16,6 +17,10 @@ def create_block_transport(config: TransportConfig, host: str) -> BlockTransport
         from gyre_hpc.transport.kv_memory import MemoryBlocks
 
         return MemoryBlocks()
+    if config.kv == "tcp":
+        from gyre_hpc.transport.kv_tcp import TcpBlocks
+
+        return TcpBlocks(host=host)
     if config.kv == "c10d":
         from gyre_hpc.transport.kv_c10d import C10dBlocks
 
@@ -24,4 +29,4 @@ def create_block_transport(config: TransportConfig, host: str) -> BlockTransport
         from gyre_hpc.transport.kv_mooncake import MooncakeBlocks
 
         return MooncakeBlocks(host=host, protocol=config.kv_protocol, device=config.kv_device)
-    raise UserError("transport.kv", config.kv, "use c10d, mooncake, memory or none")
+    raise UserError("transport.kv", config.kv, "use tcp, c10d, mooncake, memory or none")

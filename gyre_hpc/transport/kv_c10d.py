@@ -13,8 +13,7 @@ Invariants:
 
 import secrets
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from gyre_hpc.clock import monotonic_s
@@ -26,6 +25,7 @@ from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
 from gyre_hpc.transport.kv_blocks import check_fetch, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
 from gyre_hpc.transport.kv_lines import Line, Lines
+from gyre_hpc.transport.kv_offered import Offered
 from gyre_hpc.transport.kv_proof import READER, SOURCE
 
 KIND = "c10d"
@@ -76,26 +76,6 @@ class C10dBlocks(BlockTransport):
         self._lines.close()
 
 
-class _Offered:
-    """Blocks of one offer; its lock is held while they are read."""
-
-    def __init__(self, blocks: tuple[Bytes, ...]) -> None:
-        self.blocks = blocks
-        self._lock = threading.Lock()
-        self._is_over = False
-
-    @contextmanager
-    def reading(self) -> Iterator[None]:
-        with self._lock:
-            if self._is_over:
-                raise TransferFailed("the offer was withdrawn")
-            yield
-
-    def end(self) -> None:
-        with self._lock:
-            self._is_over = True
-
-
 class _Source:
     """What a process that has offered something listens with."""
 
@@ -105,16 +85,16 @@ class _Source:
         except (OSError, RuntimeError) as error:
             raise TransferFailed(f"no store could be opened on {host}: {error}") from error
         self.host, self.backend = host, backend
-        self._desk = Desk(host, lambda: _Sending(self))
-        self._offered: dict[str, _Offered] = {}
+        self._desk = Desk(host, lambda plain: _Sending(self))
+        self._offered: dict[str, Offered] = {}
 
     def offer(self, blocks: tuple[Bytes, ...], sizes: tuple[int, ...], deadline_s: float) -> Ticket:
         ticket = Ticket(KIND, f"{self._desk.address},{self.host}:{self.store.port}", secrets.token_hex(16), sizes)
-        self._offered[ticket.offer] = _Offered(blocks)
+        self._offered[ticket.offer] = Offered(blocks)
         self._desk.open(ticket, deadline_s)
         return ticket
 
-    def offered(self, nonce: str) -> _Offered:
+    def offered(self, nonce: str) -> Offered:
         """Raises TransferFailed."""
         found = self._offered.get(nonce)
         if found is None:
@@ -148,7 +128,10 @@ class _Sending(Session):
         if any(ticket.sizes):
             self._standing(line, deadline).send(offered.blocks, deadline, offered.reading)
 
-    def abort(self) -> None:
+    def stop(self) -> None:
+        self.close()
+
+    def close(self) -> None:
         with self._lock:
             self._is_aborted = True
             pair = self._pair

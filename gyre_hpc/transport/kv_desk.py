@@ -21,7 +21,7 @@ from gyre_hpc.ports import listen
 from gyre_hpc.transport import kv_proof
 from gyre_hpc.transport.deadline_socket import DeadlineSocket
 from gyre_hpc.transport.kv_base import Ticket
-from gyre_hpc.transport.kv_greeting import GREETING_S, QUIET, STOP, Answer, Claim, receive, send
+from gyre_hpc.transport.kv_greeting import GREETING_S, QUIET, Answer, Claim, receive, send
 from gyre_hpc.transport.kv_proof import READER, SOURCE
 
 _IDLE_S = 60.0
@@ -47,8 +47,12 @@ class Session(ABC):
         """The source's share of moving the blocks, until `until` (monotonic). Raises TransferFailed, OSError or RuntimeError."""
 
     @abstractmethod
-    def abort(self) -> None:
-        """From another thread: `bring` ends soon."""
+    def stop(self) -> None:
+        """From another thread: the offer is withdrawn; `bring`, or the reader, ends soon. Raises OSError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """The connection is over; also from another thread, to end `bring`."""
 
 
 class Offer:
@@ -65,7 +69,7 @@ class Offer:
 class Desk:
     """Listens on a free port of `host` from construction to `close`. Raises TransferFailed when it cannot."""
 
-    def __init__(self, host: str, new_session: Callable[[], Session]) -> None:
+    def __init__(self, host: str, new_session: Callable[[socket.socket], Session]) -> None:
         try:
             self._listener = listen(host)
         except OSError as error:
@@ -132,7 +136,7 @@ class Desk:
                 peer, _ = self._listener.accept()
             except OSError:
                 return
-            visit = _Visit(self, peer, self._new_session())
+            visit = _Visit(self, peer, self._new_session(peer))
             with self.changed:
                 self._visits.add(visit)
             visit.thread.start()
@@ -148,13 +152,12 @@ class _Visit:
 
     def stop(self) -> None:
         with contextlib.suppress(OSError):
-            self._plain.send(STOP)
-        self._session.abort()
+            self._session.stop()
 
     def hang_up(self) -> None:
         with contextlib.suppress(OSError):
             self._plain.shutdown(socket.SHUT_RDWR)
-        self._session.abort()
+        self._session.close()
 
     def _run(self) -> None:
         try:
@@ -163,7 +166,7 @@ class _Visit:
                 while self._serve(receive(self._peer, Claim)):
                     self._peer.extend(_IDLE_S)
         finally:
-            self._session.abort()
+            self._session.close()
             self._desk.leave(self)
 
     def _serve(self, claim: Claim) -> bool:

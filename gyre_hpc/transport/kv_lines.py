@@ -57,6 +57,11 @@ class Line:
         except OSError as error:
             raise TransferFailed(f"the source is gone: {error}") from error
 
+    @property
+    def plain(self) -> socket.socket:
+        """For a kind that sends blocks over the connection itself."""
+        return self._plain
+
     def quiet(self) -> None:
         """Nothing of the offer is read any more. Raises OSError."""
         self._peer.extend(GREETING_S)

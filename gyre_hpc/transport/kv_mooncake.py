@@ -10,6 +10,7 @@ Invariants:
 """
 
 import secrets
+import socket
 import threading
 from collections.abc import Sequence
 
@@ -21,6 +22,7 @@ from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
 from gyre_hpc.transport.kv_blocks import address_of, check_fetch, pieces, runs, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
+from gyre_hpc.transport.kv_greeting import STOP
 from gyre_hpc.transport.kv_lines import Line, Lines
 from gyre_hpc.transport.mooncake_engine import MAX_RUNS, MooncakeEngine, engine_of_process
 
@@ -125,13 +127,19 @@ class MooncakeBlocks(BlockTransport):
 
 
 class _Reading(Session):
-    """The source has nothing to do, and cannot call a read off."""
+    """The source has nothing to do, and cannot call a read off: the reader looks at its line between two pieces."""
+
+    def __init__(self, plain: socket.socket) -> None:
+        self._plain = plain
 
     def bring(self, ticket: Ticket, line: str, until: float) -> None:
         """One-sided."""
 
-    def abort(self) -> None:
-        """The reader looks at its line between two pieces."""
+    def stop(self) -> None:
+        self._plain.send(STOP)
+
+    def close(self) -> None:
+        """Nothing is kept."""
 
 
 def _copy_out(bounce: Bytes, piece: Sequence[Bytes]) -> None:
