@@ -35,6 +35,9 @@ from gyre_hpc.train.targets import check, length, pack
 from gyre_hpc.train.tensor_parallel_ranks import TensorParallel
 from gyre_hpc.transport.base import SnapshotStore
 
+COLLECTIVE_DEADLINE_S = 300.0
+"""Between two ranks of which one reads its checkpoint faster than the other."""
+
 
 class EmbeddedTrainer(Trainer):
     """Kind `embedded`. `Sum` is a tensor [num_parameters] in `dtype` (float32; float64 for golden tests).
@@ -234,4 +237,4 @@ class EmbeddedTrainer(Trainer):
 def _ranks_of(config: Config, model: Qwen3Config, rank: int, world: int) -> CellRanks:
     if world == 1 or config.cluster.tensor_parallel == 1:
         return DataParallel(rank, world, model)
-    return TensorParallel(model, TensorRanks(rank, world))
+    return TensorParallel(model, TensorRanks(rank, world, deadline_s=COLLECTIVE_DEADLINE_S))

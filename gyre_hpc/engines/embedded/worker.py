@@ -124,7 +124,7 @@ class Worker:
             raise
         failed = len(errors) + (own_error is not None)
         if 0 < failed <= len(errors) + len(others) and not job.may_fail_alone:
-            self._break(RuntimeError(f"{type(job).__name__} failed on some ranks only: {'; '.join(errors) or own_error!r}"))
+            self._break(RuntimeError(f"{type(job).__name__} failed on some ranks only: {'; '.join(errors) or repr(own_error)}"))
         if own_error is not None:
             raise own_error
         if errors:
