@@ -188,8 +188,9 @@ class TransportConfig:
     backend: str = "gloo"
     deadline_s: float = 30.0
     chunk_bytes: int = 1 << 20
-    kv: str = "c10d"
-    """How KV pages travel between cells: c10d, mooncake, memory (cells of one process), none (prefilled anew)."""
+    kv: str = "tcp"
+    """How KV pages travel between cells: tcp, c10d (groups of two over `backend`), mooncake, memory (cells of one process), none
+    (prefilled anew)."""
     kv_protocol: str = "tcp"
     """mooncake: tcp or rdma."""
     kv_device: str = ""

@@ -143,6 +143,10 @@ def _kinds(config: Config) -> Iterator[Breach]:
         yield "trainer.kind", config.trainer.kind.name, "waits and real weights do not mix: set engine=timed trainer=timed, or neither"
     if config.transport.groups != "c10d":
         yield "transport.groups", config.transport.groups, "kinds that exist: c10d"
+    if config.transport.kv not in ("tcp", "c10d", "mooncake", "memory", "none"):
+        yield "transport.kv", config.transport.kv, "tcp, c10d, mooncake, memory (cells of one process) or none"
+    if config.transport.kv_protocol not in ("tcp", "rdma"):
+        yield "transport.kv_protocol", config.transport.kv_protocol, "tcp, or rdma where there is a device"
     if config.transport.backend not in ("gloo", "nccl"):
         yield "transport.backend", config.transport.backend, "gloo, or nccl on GPUs"
 

@@ -19,6 +19,7 @@ from gyre_hpc.launch.harness_install import is_installed
 from gyre_hpc.ports import listen
 from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.suites import create_scripted_agent, create_suite
+from gyre_hpc.transport.mooncake_needs import check_mooncake
 
 
 def check_surroundings(config: Config) -> None:
@@ -33,6 +34,8 @@ def check_surroundings(config: Config) -> None:
         _check_imitated(config)
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
+    if config.transport.kv == "mooncake":
+        check_mooncake()
     scratch = above_scratch(config)
     if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
         raise UserError(
