@@ -1,10 +1,11 @@
 """Actions on the engine. Its methods run in the leader's loop; the other ranks acknowledge through the crew."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any
 
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.crew import Crew
+from gyre_hpc.cell.kv_actions import KvActions
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.machines.cell import actions
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -16,9 +17,8 @@ Progress = Callable[[Any], None]
 class EngineActions:
     """CloseAdmission, OpenAdmission, AbortLive, SleepEngine, WakeEngine, UpdateEngineWeights."""
 
-    def __init__(self, engine: Engine, crew: Crew, before_sleep: Callable[[float], Awaitable[None]]) -> None:
-        """before_sleep: what must be over before the engine's memory goes; it gets the seconds it may take."""
-        self._engine, self._crew, self._before_sleep = engine, crew, before_sleep
+    def __init__(self, engine: Engine, crew: Crew, kv: KvActions) -> None:
+        self._engine, self._crew, self._kv = engine, crew, kv
 
     def table(self) -> dict[type, Action]:
         return {
@@ -41,11 +41,13 @@ class EngineActions:
         return self._engine.num_live()
 
     async def sleep(self, key: str, action: actions.SleepEngine, progress: Progress) -> tuple[RankMemory, ...]:
-        await self._before_sleep(action.deadline_s)
+        await self._kv.before_sleep(action.deadline_s)
         return await self._acknowledged(await self._engine.sleep(), action.deadline_s)
 
     async def wake(self, key: str, action: actions.WakeEngine, progress: Progress) -> tuple[RankMemory, ...]:
-        return await self._acknowledged(await self._engine.wake(action.version), action.deadline_s)
+        memory = await self._acknowledged(await self._engine.wake(action.version), action.deadline_s)
+        self._kv.after_wake()
+        return memory
 
     async def update_weights(self, key: str, action: actions.UpdateEngineWeights, progress: Progress) -> None:
         await self._engine.update_weights(action.version)

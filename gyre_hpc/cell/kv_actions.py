@@ -1,8 +1,11 @@
 """Actions on KV that moves between cells: ListConversations, MoveKv, QuietKv."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any
+
+import msgspec
 
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.crew import Crew
@@ -17,6 +20,10 @@ from gyre_hpc.scheduler.migration import Conversation, Move
 from gyre_hpc.shell.host import Action
 from gyre_hpc.shell.timers import within
 
+log = logging.getLogger(__name__)
+READY_S = 60.0
+"""RDMA pins all of it."""
+_TROUBLE = msgspec.msgpack.Decoder(str)
 Progress = Callable[[Any], None]
 _SHARE = 0.95
 """Of the budget that a move may use, so that its end is told within it."""
@@ -29,6 +36,7 @@ class KvActions:
         self._name, self._engine, self._crew, self._client, self._intake = name, engine, crew, client, intake
         self._ending: set[asyncio.Task[None]] = set()
         """Transfers that are over, and whose pages somebody may still read."""
+        self._readying: asyncio.Task[None] | None = None
 
     def table(self) -> dict[type, Action]:
         return {
@@ -71,6 +79,17 @@ class KvActions:
         await self._wait_for_quiet(action.deadline_s)
         kv = self._engine.kv
         return 0 if kv is None else kv.num_leases() + kv.num_reservations()
+
+    def after_wake(self) -> None:
+        """Ranks make the new memory known to their transports before anything moves; nobody waits for it."""
+        if self._engine.kv is not None:
+            task = asyncio.get_running_loop().create_task(self._get_ready())
+            self._readying = task
+
+    async def _get_ready(self) -> None:
+        for rank, told in enumerate(await self._crew.ask_each(commands.KvReady(), READY_S)):
+            if trouble := _TROUBLE.decode(told):
+                log.warning("KV of rank %d cannot move: %s", rank, trouble)
 
     async def before_sleep(self, deadline_s: float) -> None:
         """The engine is about to give its memory back: nothing moves, and no transport holds it."""

@@ -12,7 +12,7 @@ import msgspec
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.kv_wire import Fetched, Offered
 from gyre_hpc.engines.base import PageBytes
-from gyre_hpc.errors import TransferFailed
+from gyre_hpc.errors import GyreError
 from gyre_hpc.transport.kv_base import BlockTransport, Bytes
 
 _ENCODER = msgspec.msgpack.Encoder()
@@ -30,6 +30,8 @@ class KvRank:
     def do(self, command: commands.KvCommand) -> bytes:
         """Result: msgpack, as the command says."""
         match command:
+            case commands.KvReady():
+                return _ENCODER.encode(self._ready())
             case commands.KvOffer():
                 return _ENCODER.encode(self._offer(command))
             case commands.KvFetch():
@@ -46,6 +48,13 @@ class KvRank:
         if transport is not None:
             transport.close()
 
+    def _ready(self) -> str:
+        try:
+            self._open()
+        except GyreError as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
     def _offer(self, command: commands.KvOffer) -> Offered:
         try:
             pages, transport = self._open()
@@ -53,7 +62,7 @@ class KvRank:
                 return Offered()
             blocks = pages.leased(command.lease, command.indices)
             return Offered(transport.offer(blocks, command.deadline_s), checksums(blocks))
-        except (TransferFailed, KeyError, IndexError) as error:
+        except (GyreError, KeyError, IndexError) as error:
             return Offered(trouble=f"{type(error).__name__}: {error}")
 
     def _fetch(self, command: commands.KvFetch) -> Fetched:
@@ -68,7 +77,7 @@ class KvRank:
             if len(offered.checksums) != len(blocks):
                 return Fetched(trouble=f"{len(offered.checksums)} checksums for {len(blocks)} blocks")
             transport.fetch(offered.ticket, blocks, command.deadline_s)
-        except (TransferFailed, KeyError, ValueError) as error:
+        except (GyreError, KeyError, ValueError) as error:
             return Fetched(trouble=f"{type(error).__name__}: {error}")
         got = zip(checksums(blocks), offered.checksums, strict=True)
         return Fetched(tuple(command.start + place for place, (own, given) in enumerate(got) if own != given))
@@ -96,6 +105,8 @@ class KvRank:
 def without_pages(command: commands.KvCommand) -> bytes:
     """What a rank says whose engine has no pages to move, or which has no engine."""
     match command:
+        case commands.KvReady():
+            return _ENCODER.encode("")
         case commands.KvOffer():
             return _ENCODER.encode(Offered())
         case commands.KvFetch():

@@ -65,6 +65,8 @@ class TimedCall:
     """End of the prefill; None: waiting or decoding."""
     is_decoding: bool = False
     pages: list[int] = field(default_factory=list)
+    num_prefilled: int = 0
+    """Tokens that the last prefill computed or found."""
     num_cached: int = 0
     num_retractions: int = 0
 
@@ -208,7 +210,8 @@ class TimedCore:
         for call in list(self._calls.values()):
             if call.ready_at is not None and call.ready_at <= self._now:
                 call.ready_at, call.is_decoding = None, True
-                self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output], self.version, call.request.call)
+                call.num_prefilled = len(call.request.input_ids) + len(call.output)
+                self._publish(call)
                 self._look_ahead(call)
             elif call.is_decoding and self._num_made(call) == len(call.ahead):
                 self._show(call, len(call.ahead), call.finish)
@@ -296,5 +299,7 @@ class TimedCore:
         call.pages, call.ahead, call.ready_at, call.is_decoding = [], [], None, False
 
     def _publish(self, call: TimedCall) -> None:
-        # The last token was sampled, not computed.
-        self._prefixes.publish(call.pages, [*call.request.input_ids, *call.output][:-1], self.version, call.request.call)
+        ids = [*call.request.input_ids, *call.output]
+        # The last token was sampled, not computed, unless a prefill did.
+        computed = ids[: max(call.num_prefilled, len(ids) - 1)]
+        self._prefixes.publish(call.pages, computed, self.version, call.request.call)

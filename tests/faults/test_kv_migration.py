@@ -1,18 +1,20 @@
 """Real cell processes give their KV away when they leave rollout, and nobody is held up by one that dies over it (faults.md C9, C10)."""
 
+import json
 import os
 import signal
 import threading
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gyre_hpc.config.schema import ClusterConfig, Config, ModelConfig, TransportConfig
+from gyre_hpc.config.schema import ClusterConfig, Config, EngineKind, ModelConfig, TrainerKind, TransportConfig
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import CellReport, CellState, Moved
 from gyre_hpc.protocol.to_cell import KvOrder, KvTarget
-from tests.fakes.cell_stage import Stage
+from tests.fakes.cell_stage import TOKEN, Stage
 from tests.fakes.live_run import descendants, wait_for
 
 V0 = Version(0, 0)
@@ -22,12 +24,13 @@ PROMPT = [3, 1, 4, 1, 5, 9, 2, 6] * 30
 GREEDY = {"temperature": 0.0, "ignore_eos": True}
 
 
-def config(ranks: int = 1) -> Config:
+def config(ranks: int = 1, kind: EngineKind = EngineKind.embedded) -> Config:
     model = ModelConfig(
         hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48, max_context=1024, init_std=0.2
     )
     made = Config(model=model, cluster=ClusterConfig(cells=2, ranks_per_cell=ranks), transport=TransportConfig(kv="c10d"))
-    made.engine.kv_tokens = 4096
+    made.engine.kv_tokens, made.engine.kind = 4096, kind
+    made.trainer.kind = TrainerKind.timed if kind is EngineKind.timed else TrainerKind.embedded
     return made
 
 
@@ -47,9 +50,16 @@ def serving(term: int) -> Any:
     return lambda report: report.state is CellState.rollout and report.term == term
 
 
-def ask(stage: Stage, cell: str, ids: list[int], num_tokens: int, call: str) -> dict[str, Any]:
-    params = {**GREEDY, "max_new_tokens": num_tokens, "custom_params": {"call": call}}
+def ask(stage: Stage, cell: str, ids: list[int], num_tokens: int, call: str, position: int = 0) -> dict[str, Any]:
+    params = {**GREEDY, "max_new_tokens": num_tokens, "custom_params": {"call": call, "key": "aa", "position": position}}
     return stage.generate(cell, input_ids=ids, sampling_params=params, return_logprob=True)
+
+
+def num_sampled(stage: Stage) -> int:
+    """By cell-0's engine, as of now."""
+    request = urllib.request.Request(f"{stage.report('cell-0').engine_url}/server_info", headers={"Authorization": f"Bearer {TOKEN}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return int(json.loads(answer.read())["counters"]["sampled"])
 
 
 class LiveCall:
@@ -57,9 +67,10 @@ class LiveCall:
 
     def __init__(self, stage: Stage) -> None:
         self.answer: dict[str, Any] = {}
+        before = num_sampled(stage)
         self._thread = threading.Thread(target=self._run, args=(stage,))
         self._thread.start()
-        stage.until("cell-0", lambda report: report.live_requests == 1, "the call is being computed")
+        wait_for(lambda: num_sampled(stage) > before, "the call is being computed")
 
     def _run(self, stage: Stage) -> None:
         self.answer.update(ask(stage, "cell-0", PROMPT[::-1], 700, f"{LIVE}/1"))
@@ -79,9 +90,10 @@ def training(report: CellReport) -> bool:
     return report.state is CellState.train and report.term == 2
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_conversations_go_on_at_another_cell_with_their_kv(tmp_path: Path, ranks: int) -> None:
-    with Stage(tmp_path, config(ranks)) as stage:
+@pytest.mark.parametrize(("kind", "ranks"), [(EngineKind.embedded, 1), (EngineKind.embedded, 2), (EngineKind.timed, 1)])
+def test_conversations_go_on_at_another_cell_with_their_kv(tmp_path: Path, kind: EngineKind, ranks: int) -> None:
+    """Two ranks hold one model together: each sends its part of a page. Timed engines move keys alone."""
+    with Stage(tmp_path, config(ranks, kind)) as stage:
         start(stage)
         waiting = ask(stage, "cell-0", PROMPT, 20, f"{WAITING}/1")
         expected = ask(stage, "cell-0", PROMPT + waiting["output_ids"] + [7] * 9, 12, "")
@@ -94,7 +106,7 @@ def test_conversations_go_on_at_another_cell_with_their_kv(tmp_path: Path, ranks
         begun = live.end()
         assert begun["meta_info"]["finish_reason"]["moved_to"] == "cell-1"
         num_done = len(begun["output_ids"])
-        rest = ask(stage, "cell-1", PROMPT[::-1] + begun["output_ids"], 700 - num_done, f"{LIVE}/1")
+        rest = ask(stage, "cell-1", PROMPT[::-1] + begun["output_ids"], 700 - num_done, f"{LIVE}/1", num_done)
         # All that was full when it was leased; what was computed since is prefilled here.
         assert 240 <= rest["meta_info"]["cached_tokens"] <= 240 + num_done
         whole = ask(stage, "cell-1", PROMPT[::-1], 700, "")

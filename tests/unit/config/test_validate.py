@@ -50,6 +50,7 @@ def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key
         ({"engine__kind": EngineKind.timed}, "trainer.kind"),
         ({"transport__backend": "mpi"}, "transport.backend"),
         ({"transport__groups": "torchft"}, "transport.groups"),
+        ({"transport__kv": "pigeon"}, "transport.kv"),
         ({"scheduler__mode": SchedulerMode.async_split, "scheduler__split": 4}, "scheduler.split"),
         ({"scheduler__mode": SchedulerMode.async_split, "cluster__cells": 1}, "scheduler.split"),
         ({"model__num_heads": 3}, "model.num_kv_heads"),
