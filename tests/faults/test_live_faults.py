@@ -17,7 +17,7 @@ from tests.fakes.whole_run import WholeRun
 UPDATES = 2
 SMALL = (
     "algo.groups_per_batch=3", "algo.group_size=4", "cluster.cells=2", "cluster.switch_deadline_s=8",
-    "evaluation.before=false", "evaluation.after=false", "evaluation.tasks=0", "warm_start.executions=60", "warm_start.epochs=2",
+    "evaluation.before=false", "evaluation.after=false", "evaluation.tasks=0", "warm_start.executions=30", "warm_start.epochs=2",
     "engine.deterministic=true", "engine.max_batch=384", "trainer.lr=0", "trainer.micro_batch_tokens=48", "algo.temperature=1.8", "harness.max_output_tokens=96",
     "scheduler.lead_factor=0", "scheduler.dwell_s=0", "scheduler.theta0=1", "cluster.runner_capacity=6", "gateway.progress_tokens=4", "suite.soft_deadline_s=300", "suite.hard_deadline_s=310", "debug.record_inputs=true",
 )  # fmt: skip
