@@ -1,14 +1,7 @@
-"""Contract of BlockTransport. Both ends in threads of one process for every kind, and in processes of their own where a kind has them."""
+"""Contract of BlockTransport, both ends in threads of one process, for every kind."""
 
-import importlib.util
-import json
-import os
-import signal
 import socket
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -19,30 +12,14 @@ from gyre_hpc.config.schema import TransportConfig
 from gyre_hpc.errors import TransferFailed, UserError
 from gyre_hpc.transport.kv import create_block_transport
 from gyre_hpc.transport.mooncake_needs import check_mooncake
-
-PEER = Path(__file__).with_name("block_peer.py")
-_SPEC = importlib.util.spec_from_file_location("block_peer", PEER)
-assert _SPEC is not None and _SPEC.loader is not None
-block_peer = importlib.util.module_from_spec(_SPEC)
-_SPEC.loader.exec_module(block_peer)
-
-KINDS = ("memory", "tcp", "c10d", "mooncake")
-BETWEEN_PROCESSES = ("tcp", "c10d", "mooncake")
-STOPS_AT_ONCE = ("memory", "tcp", "c10d")
-"""Kinds whose source reads its own blocks: nobody reads after a withdrawal, whatever the reader does."""
-MIB = 1 << 20
+from tests.fakes.block_ends import BETWEEN_PROCESSES, KINDS, MIB, End, expected, missing
+from tests.fakes.block_peer import digest
 
 
 @pytest.fixture
 def ready(needs):
     def check(kind: str) -> str:
-        if kind == "mooncake":
-            problem = ""
-            try:
-                check_mooncake()
-            except UserError as error:
-                problem = str(error)
-            needs("mooncake", problem)
+        needs(kind, missing(kind))
         return kind
 
     return check
@@ -58,28 +35,6 @@ def far_kind(request, ready):
     return ready(request.param)
 
 
-class End:
-    """One transport with memory of its own."""
-
-    def __init__(self, kind: str, size: int) -> None:
-        self.transport = create_block_transport(TransportConfig(kv=kind), "127.0.0.1")
-        self.memory = block_peer.content(size)
-        self.transport.register(self.memory)
-
-    def blocks(self, sizes):
-        return block_peer.cut(self.memory, list(sizes))
-
-    def offer(self, sizes, deadline_s=30.0):
-        return self.transport.offer(self.blocks(sizes), deadline_s)
-
-    def fetch(self, ticket, deadline_s=30.0):
-        """The bytes that came."""
-        self.memory[:] = 0
-        blocks = self.blocks(ticket.sizes)
-        self.transport.fetch(ticket, blocks, deadline_s)
-        return block_peer.digest(blocks)
-
-
 @pytest.fixture
 def end():
     opened = []
@@ -91,65 +46,6 @@ def end():
     yield make
     for one in opened:
         one.transport.close()
-
-
-class Peer:
-    """An end in a process of its own."""
-
-    def __init__(self, kind: str, size: int) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, str(PEER), kind, str(size)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
-        self.answer()
-
-    def order(self, **order):
-        self.process.stdin.write(json.dumps(order) + "\n")
-        self.process.stdin.flush()
-
-    def answer(self):
-        line = self.process.stdout.readline()
-        return json.loads(line) if line else {"dead": self.process.wait()}
-
-    def ask(self, **order):
-        self.order(**order)
-        return self.answer()
-
-    def offer(self, sizes, deadline_s=30.0, **more):
-        return msgspec.convert(self.ask(do="offer", sizes=sizes, deadline_s=deadline_s, **more), block_peer.Ticket)
-
-    def close(self):
-        self.process.kill()
-        self.process.wait()
-        self.process.stdin.close()
-        self.process.stdout.close()
-
-
-@pytest.fixture
-def peer():
-    started = []
-
-    def start(kind, size=MIB):
-        started.append(Peer(kind, size))
-        return started[-1]
-
-    yield start
-    for one in started:
-        one.close()
-
-
-def _expected(sizes):
-    return block_peer.digest(block_peer.cut(block_peer.content(max(sum(sizes), 4) + 4), list(sizes)))
-
-
-def _wait_for_end_of(pid: int, status: str) -> None:
-    """Until the process is in that state."""
-    pause = threading.Event()
-    while psutil.Process(pid).status() != status:
-        pause.wait(0.01)
 
 
 LAYOUTS = {
@@ -168,7 +64,7 @@ def test_bytes_arrive_exactly(kind, end, layout):
     source, target = end(kind, 16 * MIB), end(kind, 16 * MIB)
     ticket = source.offer(sizes)
     assert ticket.sizes == tuple(sizes)
-    assert target.fetch(ticket) == _expected(sizes)
+    assert target.fetch(ticket) == expected(sizes)
     assert source.transport.withdraw(ticket)
 
 
@@ -178,7 +74,7 @@ def test_blocks_from_anywhere_go_anywhere(kind, end):
     target.memory[:] = 7
     places = [target.memory[start : start + 1000] for start in (0, 8000, 3000, 6000)]
     target.transport.fetch(source.transport.offer(pages, 30), places, 30)
-    assert block_peer.digest(places) == block_peer.digest(pages)
+    assert digest(places) == digest(pages)
     untouched = np.ones(target.memory.size, dtype=bool)
     for start in (0, 8000, 3000, 6000):
         untouched[start : start + 1000] = False
@@ -190,7 +86,7 @@ def test_offers_stand_side_by_side_and_are_fetched_in_any_order(kind, end):
     layouts = [[1000, 24], [5], [4096] * 20]
     tickets = [source.offer(sizes) for sizes in layouts]
     for index in (2, 0, 1):
-        assert target.fetch(tickets[index]) == _expected(layouts[index])
+        assert target.fetch(tickets[index]) == expected(layouts[index])
 
 
 def test_two_readers_fetch_two_offers_at_once(kind, end):
@@ -206,7 +102,7 @@ def test_two_readers_fetch_two_offers_at_once(kind, end):
         thread.start()
     for thread in threads:
         thread.join()
-    assert got == {0: _expected([12 * MIB]), 1: _expected([300_000] * 30)}
+    assert got == {0: expected([12 * MIB]), 1: expected([300_000] * 30)}
 
 
 def test_one_reader_fetches_two_offers_of_one_source_at_once(kind, end):
@@ -240,7 +136,7 @@ def test_a_wrong_nonce_size_or_kind_is_refused_and_the_offer_stands(kind, end, l
     with pytest.raises(TransferFailed):
         target.transport.fetch(wrong, target.blocks(wrong.sizes), 5.0)
     assert (target.memory == 3).all()
-    assert target.fetch(ticket) == _expected([1000])
+    assert target.fetch(ticket) == expected([1000])
 
 
 def test_targets_of_other_sizes_are_refused(kind, end):
@@ -314,75 +210,6 @@ def test_mooncakes_ports_answer_on_our_interface_alone(end, ready):
     socket.create_connection(("127.0.0.1", port), 5).close()
     with pytest.raises(TimeoutError):
         socket.create_connection(("127.0.0.2", port), 0.3)
-
-
-def test_between_processes(far_kind, end, peer):
-    sizes = [262_144] * 40
-    reader, source = end(far_kind, 16 * MIB), peer(far_kind, 16 * MIB)
-    for _ in range(2):
-        ticket = source.offer(sizes)
-        assert reader.fetch(ticket) == _expected(sizes)
-        assert source.ask(do="withdraw", ticket=msgspec.to_builtins(ticket)) is True
-
-
-def test_a_source_that_died_before_the_fetch_fails_it(far_kind, end, peer):
-    reader, source = end(far_kind), peer(far_kind)
-    ticket = source.offer([1000])
-    source.close()
-    with pytest.raises(TransferFailed):
-        reader.fetch(ticket, 5.0)
-
-
-def test_a_source_killed_in_mid_transfer_fails_the_fetch_and_the_reader_goes_on(far_kind, end, peer):
-    reader, source = end(far_kind, 64 * MIB), peer(far_kind, 64 * MIB)
-    with pytest.raises(TransferFailed):
-        reader.fetch(source.offer([60 * MIB], signal="SIGKILL"), 20.0)
-    assert source.process.wait() == -signal.SIGKILL
-    assert reader.fetch(peer(far_kind).offer([1000])) == _expected([1000])
-
-
-def test_a_silent_source_fails_the_fetch_by_its_deadline_and_nothing_is_written_afterwards(far_kind, end, peer):
-    """C7, C10. It wakes up again later: what still comes hits nothing."""
-    reader, source = end(far_kind, 64 * MIB), peer(far_kind, 64 * MIB)
-    before = set(threading.enumerate())
-    with pytest.raises(TransferFailed):
-        reader.fetch(source.offer([60 * MIB], signal="SIGSTOP"), 1.0)
-    kept = reader.memory.copy()
-    source.process.send_signal(signal.SIGCONT)
-    for thread in set(threading.enumerate()) - before:
-        thread.join(60)
-    assert (reader.memory == kept).all()
-    reader.transport.close()
-    assert (reader.memory == kept).all()
-
-
-def test_a_silent_source_that_never_answered_the_claim_fails_the_fetch_by_its_deadline(far_kind, end, peer):
-    reader, source = end(far_kind), peer(far_kind)
-    ticket = source.offer([1000])
-    source.process.send_signal(signal.SIGSTOP)
-    with pytest.raises(TransferFailed):
-        reader.fetch(ticket, 0.5)
-
-
-def test_after_a_reader_died_withdrawal_says_whether_its_blocks_are_quiet(far_kind, end, peer):
-    source, reader = end(far_kind, 64 * MIB), peer(far_kind, 64 * MIB)
-    ticket = source.offer([60 * MIB], deadline_s=120.0)
-    reader.order(do="fetch", ticket=msgspec.to_builtins(ticket), deadline_s=60.0, signal="SIGKILL")
-    assert reader.answer() == {"dead": -signal.SIGKILL}
-    assert source.transport.withdraw(ticket) is (far_kind in STOPS_AT_ONCE)
-    assert end(far_kind).fetch(source.offer([1000])) == _expected([1000])
-
-
-def test_a_slow_reader_gets_nothing_that_was_written_after_the_withdrawal(far_kind, end, peer):
-    """C9: pages are used again as soon as they are quiet."""
-    source, reader = end(far_kind, 64 * MIB), peer(far_kind, 64 * MIB)
-    ticket = source.offer([60 * MIB], deadline_s=60.0)
-    reader.order(do="fetch", ticket=msgspec.to_builtins(ticket), deadline_s=60.0, signal="SIGSTOP")
-    _wait_for_end_of(reader.process.pid, psutil.STATUS_STOPPED)
-    assert source.transport.withdraw(ticket) is (far_kind in STOPS_AT_ONCE)
-    source.memory[:] = 255
-    os.kill(reader.process.pid, signal.SIGCONT)
-    assert "failed" in reader.answer()
 
 
 def test_a_kind_that_is_unknown_is_named():

@@ -1,6 +1,6 @@
 """A source or a reader of blocks in a process of its own, driven by a test: JSON lines in, JSON lines out.
 
-python block_peer.py KIND SIZE; orders: {"do": "offer" | "fetch" | "withdraw", ...}. With `signal`, the process sends itself that
+python -m tests.fakes.block_peer KIND SIZE; orders: {"do": "offer" | "fetch" | "withdraw", ...}. With `signal`, the process sends itself that
 signal in the middle of the transfer: a source after it has taken the claim, a reader before it writes.
 """
 
