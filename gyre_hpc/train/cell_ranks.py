@@ -4,18 +4,19 @@
     TensorParallel  every rank has a part of the parameters and takes all sequences (tensor_parallel_ranks.py)
 
 A *whole* sum, gradient or snapshot is as a single rank would have it; an *own* one is what this rank has. With one rank
-nothing here touches torch.distributed. With more, every rank must call the same methods in the same order (train/base.py).
+nothing here touches torch.distributed. With more, every rank must call the same methods in the same order (train/base.py), and
+a collective whose deadline passes raises CellLost.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.distributed as dist
 
 from gyre_hpc.models.parameters import parameter_shapes
 from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.models.tensor_parallel import Joint
+from gyre_hpc.models.tensor_ranks import TensorRanks
 
 
 class CellRanks(ABC):
@@ -24,9 +25,10 @@ class CellRanks(ABC):
     joint: Joint | None = None
     """For the forward; None: every rank computes by itself."""
 
-    def __init__(self, rank: int, world: int, shapes: Mapping[str, tuple[int, ...]]) -> None:
-        assert 0 <= rank < world
-        self.rank, self.world = rank, world
+    def __init__(self, ranks: TensorRanks | None, shapes: Mapping[str, tuple[int, ...]]) -> None:
+        """ranks: None for one rank."""
+        self.ranks = ranks
+        self.rank, self.world = (0, 1) if ranks is None else (ranks.rank, ranks.size)
         self.shapes = dict(shapes)
         """Of the own parameters, by name."""
 
@@ -68,11 +70,7 @@ class CellRanks(ABC):
 
     def gather(self, row: torch.Tensor) -> torch.Tensor:
         """[n] of each rank -> [world, n] on every rank."""
-        if self.world == 1:
-            return row[None]
-        rows = [torch.empty_like(row) for _ in range(self.world)]
-        dist.all_gather(rows, row)
-        return torch.stack(rows)
+        return row[None] if self.ranks is None else self.ranks.gather(row)
 
     def agree(self, objection: str) -> None:
         """Raises ValueError on every rank when one objects, before anything is changed: a rank that raised alone would leave
@@ -85,8 +83,8 @@ class CellRanks(ABC):
 class DataParallel(CellRanks):
     """Parameters are equal on all ranks; gradients are shared out by sequence."""
 
-    def __init__(self, rank: int, world: int, model: Qwen3Config) -> None:
-        super().__init__(rank, world, parameter_shapes(model))
+    def __init__(self, ranks: TensorRanks | None, model: Qwen3Config) -> None:
+        super().__init__(ranks, parameter_shapes(model))
 
     def share(self, lengths: Sequence[int]) -> list[int]:
         """The longest first, each to the rank with the least tokens so far. Every rank computes the same division."""
@@ -109,15 +107,18 @@ class DataParallel(CellRanks):
 
     def total(self, flat: torch.Tensor) -> torch.Tensor:
         total = flat.clone()
-        if self.world > 1:
-            dist.all_reduce(total)
-        return total
+        return total if self.ranks is None else self.ranks.sum_(total)
 
     def own_of_first(self, whole: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor:
-        size = sum(torch.Size(shape).numel() for shape in self.shapes.values())
-        gradient = torch.empty(size, dtype=dtype) if whole is None or self.rank else whole.to(dtype)
-        if self.world > 1:
-            dist.broadcast(gradient, 0)
+        if self.rank != 0:
+            assert self.ranks is not None
+            size = sum(torch.Size(shape).numel() for shape in self.shapes.values())
+            return self.ranks.receive_(torch.empty(size, dtype=dtype), 0)
+        assert whole is not None
+        gradient = whole.to(dtype)
+        if self.ranks is not None:
+            for rank in self.ranks.others():
+                self.ranks.send(gradient, rank)
         return gradient
 
     def addend_of_first(self, whole: torch.Tensor | None, dtype: torch.dtype) -> torch.Tensor | None:

@@ -235,6 +235,7 @@ class EmbeddedTrainer(Trainer):
 
 
 def _ranks_of(config: Config, model: Qwen3Config, rank: int, world: int) -> CellRanks:
-    if world == 1 or config.cluster.tensor_parallel == 1:
-        return DataParallel(rank, world, model)
-    return TensorParallel(model, TensorRanks(rank, world, deadline_s=COLLECTIVE_DEADLINE_S))
+    ranks = TensorRanks(rank, world, deadline_s=COLLECTIVE_DEADLINE_S) if world > 1 else None
+    if ranks is None or config.cluster.tensor_parallel == 1:
+        return DataParallel(ranks, model)
+    return TensorParallel(model, ranks)

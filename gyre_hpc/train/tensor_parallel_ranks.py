@@ -24,9 +24,9 @@ class TensorParallel(CellRanks):
     """Raises UserError when the model does not divide by the ranks."""
 
     def __init__(self, model: Qwen3Config, ranks: TensorRanks) -> None:
-        self._ranks = ranks
         shards = [Shard(config=model, rank=rank, size=ranks.size) for rank in range(ranks.size)]
-        super().__init__(ranks.rank, ranks.size, shards[ranks.rank].shapes())
+        super().__init__(ranks, shards[ranks.rank].shapes())
+        self._ranks = ranks
         self.joint = Joint(ranks, shards[ranks.rank].vocabulary)
         self._shapes_of = [shard.shapes() for shard in shards]
         self._whole_shapes = parameter_shapes(model)

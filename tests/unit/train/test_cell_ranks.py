@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre_hpc.models.qwen3_config import from_model_config
+from gyre_hpc.models.tensor_ranks import TensorRanks
 from gyre_hpc.train.cell_ranks import DataParallel
 from tests.contracts.training_data import VOCAB, config
 from tests.unit.train.cell_rank import run
@@ -21,13 +22,13 @@ LENGTHS = [100, 450, 450, 30]
 
 @given(lengths=st.lists(st.integers(1, 500), max_size=30), world=st.integers(1, 4))
 def test_every_sequence_goes_to_exactly_one_rank(lengths, world):
-    shares = [DataParallel(rank, world, MODEL).share(lengths) for rank in range(world)]
+    shares = [DataParallel(TensorRanks(rank, world), MODEL).share(lengths) for rank in range(world)]
     assert sorted(index for share in shares for index in share) == list(range(len(lengths)))
 
 
 @given(lengths=st.lists(st.integers(1, 500), min_size=1, max_size=30), world=st.integers(1, 4))
 def test_no_rank_has_more_than_one_sequence_too_many(lengths, world):
-    loads = [sum(lengths[i] for i in DataParallel(rank, world, MODEL).share(lengths)) for rank in range(world)]
+    loads = [sum(lengths[i] for i in DataParallel(TensorRanks(rank, world), MODEL).share(lengths)) for rank in range(world)]
     assert max(loads) - min(loads) <= max(lengths)
 
 
