@@ -1,8 +1,11 @@
 """Pull a snapshot from another cell's store, or hand a sum in. One connection, one deadline for all of it."""
 
 import http.client
+import os
 import socket
 import zlib
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from urllib.parse import urlsplit
 
 import msgspec
@@ -16,6 +19,8 @@ from gyre_hpc.transport.deadline_socket import DeadlineSocket
 from gyre_hpc.transport.host_memory import HostMemory
 from gyre_hpc.transport.packing import Manifest, Packed, from_block, num_chunks
 
+_CHECKERS = max(1, min(4, (os.cpu_count() or 1) - 1))
+"""A checksum takes longer than a fast network does; zlib lets other threads run meanwhile."""
 _FAILURES = (OSError, http.client.HTTPException, ValueError, msgspec.DecodeError)
 
 
@@ -86,16 +91,26 @@ def _pull_from(url: str, version: Version, run_token: str, deadline_s: float, me
 
 
 def _receive(answer: http.client.HTTPResponse, block: memoryview, chunk_bytes: int) -> None:
-    """Fill `block` with chunks, each of them checked. Raises TransferFailed."""
-    count, told = num_chunks(len(block), chunk_bytes), memoryview(bytearray(BYTES))
+    """Fill `block` with chunks; each is checked while the next ones come. Raises TransferFailed."""
+    count = num_chunks(len(block), chunk_bytes)
     if answer.length != len(block) + count * BYTES:
         raise TransferFailed(f"stream has {answer.length} bytes, expected {len(block)} in {count} chunks")
-    for index in range(count):
-        chunk = block[index * chunk_bytes : (index + 1) * chunk_bytes]
-        _fill(answer, chunk)
-        _fill(answer, told)
-        if checksum(chunk) != told:
-            raise TransferFailed(f"chunk {index} is damaged")
+    checks = deque[tuple[int, Future[bytes], bytearray]]()
+    with ThreadPoolExecutor(_CHECKERS, "snapshot-check") as pool:
+        for index in range(count):
+            chunk, told = block[index * chunk_bytes : (index + 1) * chunk_bytes], bytearray(BYTES)
+            _fill(answer, chunk)
+            _fill(answer, memoryview(told))
+            checks.append((index, pool.submit(checksum, chunk), told))
+            while checks and checks[0][1].done():
+                _verify(*checks.popleft())
+        for check in checks:
+            _verify(*check)
+
+
+def _verify(index: int, found: Future[bytes], told: bytearray) -> None:
+    if found.result() != told:
+        raise TransferFailed(f"chunk {index} is damaged")
 
 
 def _fill(answer: http.client.HTTPResponse, target: memoryview) -> None:
