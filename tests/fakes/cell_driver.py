@@ -97,6 +97,7 @@ class Body:
         self.used: dict[int, int] = {}
         """Bytes a rank goes on using while its engine sleeps; others use 1."""
         self.tokens: dict[str, int] = {}
+        self.curve: tuple[tuple[float, float], ...] = ()
 
 
 class CellDriver:
@@ -309,6 +310,6 @@ class CellDriver:
             case Measure():
                 return Figures(
                     snapshots=tuple(sorted(body.store)), held=tuple(body.held), pids=(7,), live_requests=body.live, kv=body.kv,
-                    tokens=body.tokens,
+                    tokens=body.tokens, curve=body.curve,
                 )  # fmt: skip
         return None

@@ -39,6 +39,8 @@ class Giving:
     sent: tuple[float, float] = (0.0, 0.0)
     """(tokens, seconds) of transfers from here, fading; zero: none measured yet."""
     prefill_tokens_per_s: float = 0.0
+    decode_tokens_per_s: float = 0.0
+    """Of the engine's measured curve, at its best: prefill is no slower than that."""
     looked: tuple[float, int] | None = None
     """(time, tokens prefilled so far) at the last look at the engine."""
 
@@ -55,8 +57,9 @@ class Giving:
         """Listing or moving failed: everything stays."""
         self.is_over, self.stays, self.num_left = True, reason, len(self.listed or ())
 
-    def looks(self, now: float, prefilled: int) -> None:
+    def looks(self, now: float, prefilled: int, curve: tuple[tuple[float, float], ...]) -> None:
         """A look at the engine's counters. The fastest looks tell its speed."""
+        self.decode_tokens_per_s = max((speed for _, speed in curve), default=0.0)
         before, self.looked = self.looked, (now, prefilled)
         if before is None or now <= before[0] or prefilled <= before[1]:
             return
@@ -72,7 +75,7 @@ class Giving:
     def speeds(self, settings: CellSettings) -> Speeds:
         tokens, seconds = self.sent
         return Speeds(
-            prefill=self.prefill_tokens_per_s or settings.prefill_tokens_per_s,
+            prefill=max(self.prefill_tokens_per_s, self.decode_tokens_per_s) or settings.prefill_tokens_per_s,
             move=tokens / seconds if seconds else settings.move_tokens_per_s,
         )
 

@@ -167,7 +167,7 @@ class CellMachine(Machine):
         self._blind = ""
         figures: Figures = input.result
         self.state.figures = figures
-        self.state.giving.looks(now, figures.tokens.get("prefilled", 0))
+        self.state.giving.looks(now, figures.tokens.get("prefilled", 0), figures.curve)
         snapshots = set(figures.snapshots)
         self.state.body.store = self.state.body.store | snapshots if self._put_while_measuring else snapshots
         return []

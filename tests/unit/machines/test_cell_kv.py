@@ -234,6 +234,9 @@ def test_prefill_is_as_fast_as_the_engine_was_seen_to_be() -> None:
         cell.beat()
     giving = cell.machine.state.giving
     assert 40_000 < giving.speeds(cell.settings).prefill < 60_000
+    cell.body.curve = ((1.0, 30_000.0), (8.0, 70_000.0), (16.0, 65_000.0))
+    cell.beat()
+    assert giving.speeds(cell.settings).prefill == 70_000, "an engine prefills no slower than it decodes many calls"
     leave(cell)
     cell.finish(CloseAdmission)
     cell.finish(ListConversations)
