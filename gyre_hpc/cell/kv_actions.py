@@ -93,9 +93,12 @@ class KvActions:
 
     async def before_sleep(self, deadline_s: float) -> None:
         """The engine is about to give its memory back: nothing moves, and no transport holds it."""
-        if self._engine.kv is not None:
-            await self._wait_for_quiet(deadline_s)
-            await self._crew.ask(commands.KvEnd(), deadline_s)
+        kv = self._engine.kv
+        if kv is None:
+            return
+        await self._wait_for_quiet(deadline_s)
+        if not kv.num_leases() + kv.num_reservations():
+            await self._crew.ask_each(commands.KvEnd(), deadline_s)
 
     async def _wait_for_quiet(self, deadline_s: float) -> None:
         try:

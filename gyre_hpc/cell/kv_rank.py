@@ -1,9 +1,10 @@
 """What one rank does when KV moves: offers pages that are leased, fetches into pages that are reserved.
 
-Runs in the rank's command thread, beside the thread that computes; both touch pages alone that are theirs
-(engines/kv_pages.py). The transport lives as long as the engine is awake: it holds its memory.
+Runs beside the thread that computes; both touch pages alone that are theirs (engines/kv_pages.py). Thread-safe. The transport
+lives as long as the engine is awake: it holds its memory.
 """
 
+import threading
 import zlib
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,8 @@ class KvRank:
 
     def __init__(self, number: int, page_bytes: Callable[[], PageBytes | None], new_transport: Callable[[], BlockTransport | None]) -> None:
         self._number, self._page_bytes, self._new_transport = number, page_bytes, new_transport
+        self._lock = threading.Lock()
+        """Of what follows."""
         self._pages: PageBytes | None = None
         self._transport: BlockTransport | None = None
 
@@ -44,9 +47,8 @@ class KvRank:
 
     def close(self) -> None:
         """No offer is open any more, and the engine's memory is let go."""
-        transport, self._transport, self._pages = self._transport, None, None
-        if transport is not None:
-            transport.close()
+        with self._lock:
+            self._close()
 
     def _ready(self) -> str:
         try:
@@ -84,22 +86,29 @@ class KvRank:
 
     def _withdraw(self, command: commands.KvWithdraw) -> bool:
         """Whether nobody reads any more."""
-        if self._transport is None:
+        with self._lock:
+            transport = self._transport
+        if transport is None:
             return True
-        quiet = [self._transport.withdraw(ticket) for ticket in command.tickets[self._number]]
+        quiet = [transport.withdraw(ticket) for ticket in command.tickets[self._number]]
         return all(quiet)
 
     def _open(self) -> tuple[PageBytes | None, BlockTransport | None]:
         """Pages as they are now, and the transport that knows their memory."""
-        pages = self._page_bytes()
-        if pages is not self._pages:
-            self.close()
-            if pages is not None:
-                self._transport = self._new_transport()
-            if pages is not None and self._transport is not None:
-                self._transport.register(pages.memory)
-            self._pages = pages
-        return pages, self._transport
+        with self._lock:
+            pages = self._page_bytes()
+            if pages is not self._pages:
+                self._close()
+                transport = self._new_transport() if pages is not None else None
+                if pages is not None and transport is not None:
+                    transport.register(pages.memory)
+                self._pages, self._transport = pages, transport
+            return pages, self._transport
+
+    def _close(self) -> None:
+        transport, self._transport, self._pages = self._transport, None, None
+        if transport is not None:
+            transport.close()
 
 
 def without_pages(command: commands.KvCommand) -> bytes:

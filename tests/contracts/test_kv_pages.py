@@ -2,6 +2,8 @@
 
 import asyncio
 import io
+import itertools
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -329,6 +331,31 @@ def test_a_reservation_whose_source_died_ends_by_its_deadline(kind: str) -> None
         assert cached(await there.generate(PROMPT, 6, "train-0-0-0/1")) == 0
 
     run(test, kind)
+
+
+@TRANSPORTS
+def test_a_slow_source_holds_up_no_other_one(transport: str) -> None:
+    async def test(slow: KvCell, quick: KvCell, target: KvCell) -> None:
+        go_on, num_fetches = threading.Event(), itertools.count(1)
+        begun: list[int] = []
+
+        def stall() -> None:
+            begun.append(next(num_fetches))
+            if begun[-1] == 1:
+                go_on.wait()
+
+        target.before_fetch = stall
+        await slow.generate(PROMPT, 6, "train-0-0-0/1")
+        await quick.generate(OTHER, 6, "train-0-0-1/1")
+        waiting = asyncio.create_task(slow.give("train-0-0-0/1", to="cell-2"))
+        await until(lambda: begun)
+        assert (await quick.give("train-0-0-1/1", to="cell-2")).num_tokens == 64
+        assert not waiting.done()
+        go_on.set()
+        assert (await waiting).num_tokens == 88
+        assert target.kv.num_reservations() == 0
+
+    run(test, "embedded", transport, configs=({}, {}, {}))
 
 
 def test_a_source_that_dies_under_a_fetch_leaves_its_pages_unpublished() -> None:

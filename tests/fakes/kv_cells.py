@@ -136,5 +136,5 @@ async def _cell(name: str, serving: Rig, transport: str, known: dict[str, str], 
     known[name] = await server.start(listen(HOST))
     stack.push_async_callback(server.close)
     stack.push_async_callback(client.close)
-    stack.push_async_callback(crew.ask, commands.KvEnd(), 10.0)
+    stack.push_async_callback(crew.ask_each, commands.KvEnd(), 10.0)
     return cell
