@@ -26,6 +26,7 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         warm_epochs=config.warm_start.epochs,
         soft_deadline_s=config.suite.soft_deadline_s,
         hard_deadline_s=config.suite.hard_deadline_s,
+        cell_capacity=config.engine.max_batch,
         table_lease_s=config.gateway.table_lease_s,
         start_deadline_s=config.cluster.start_deadline_s,
         switch_deadline_s=2.5 * config.cluster.switch_deadline_s,

@@ -72,7 +72,7 @@ def rows_of(state: State) -> tuple[Row, ...]:
         url = state.urls.get(state.settings.warm_process)
         return (Row(state.settings.warm_process, url, 0, RAW, ("warm",)),) if url else ()
     return tuple(
-        Row(cell.name, cell.report.engine_url, cell.term, cell.report.version)
+        Row(cell.name, cell.report.engine_url, cell.term, cell.report.version, capacity=state.settings.cell_capacity)
         for cell in state.fleet.enter_table(state.version)
         if cell.report is not None and cell.report.version is not None and cell.report.engine_url
     )

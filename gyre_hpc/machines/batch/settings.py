@@ -64,6 +64,8 @@ class BatchSettings:
     switch_s: float = 0.3
     pull_s: float = 0.05
     kv_tokens_per_cell: int = 0
+    cell_capacity: int = 64
+    """Calls that a cell's engine computes at once."""
     checkpoint_before_publish: bool = True
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
