@@ -162,7 +162,7 @@ class GatewayWorld:
         def refused() -> None:
             back.push(gateway, lambda: running.fail("CellLost", "connection reset"))
 
-        there.push(cell, arrive)
+        there.open(cell, arrive)
         running.on_stop = leave
         gateway.on_death.append(leave)
         cell.on_death.append(refused)

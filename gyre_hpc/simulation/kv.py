@@ -20,9 +20,10 @@ from gyre_hpc.simulation.process import Running
 if TYPE_CHECKING:
     from gyre_hpc.simulation.cell_world import CellWorld
 
-_PAGE_S = 0.02
+_PAGE_S, _SLOW_PAGE_S, _SLOW = 0.05, 0.4, 0.25
+"""Seconds per page, of the share _SLOW of transfers another number of them."""
 _LOOK_S = 0.1
-_PATIENCE_S = 1.5
+_PATIENCE_S = 0.2
 """One QuietKv waits for so long before it says how many still read."""
 
 
@@ -40,19 +41,21 @@ class Transfer:
     blocks: tuple[Block, ...]
     reservation: Reservation
     done: Callable[["Transfer"], None]
+    page_s: float
     num_read: int = 0
     is_stopped: bool = False
     is_over: bool = False
+    is_quiet: bool = False
     found: set[int] = field(default_factory=set)
     """Places that can be found at the target."""
 
     def read(self) -> None:
-        """The target reads the next page, unless there is no more to read."""
+        """The target has read the next page, whether or not it was told meanwhile to stop."""
         target = self.target.process
         source = self.source.process
         if self.is_over:
             return
-        if not source.alive or self.is_stopped:
+        if not source.alive:
             self._finish()
             return
         if source.sim.network.is_cut(source.name, target.name):
@@ -60,8 +63,8 @@ class Transfer:
             return
         source.sim.watch.reads(self)
         self.num_read += 1
-        if self.num_read < len(self.reservation.wanted):
-            target.later(source.sim.kernel.short(_PAGE_S), self.read)
+        if self.num_read < len(self.reservation.wanted) and not self.is_stopped:
+            target.later(source.sim.kernel.short(self.page_s), self.read)
         else:
             self._finish()
 
@@ -69,7 +72,8 @@ class Transfer:
         """At the target: what came can be found from now on, if it serves the same weights still."""
         self.is_over = True
         engine = self.target.engine
-        if engine.books is self.their_books and engine.version is not None:
+        self.source.sim.watch.writes(self)
+        if engine.version is not None:
             arrived = tuple(range(self.num_read))
             self.found |= set(self.their_books.pages.publish(self.reservation.number, arrived, engine.version))
             self.their_books.pages.cancel(self.reservation.number)
@@ -77,8 +81,11 @@ class Transfer:
         wire.push(self.source.process, self.quiet)
 
     def quiet(self) -> None:
-        """At the source: nobody reads any more."""
+        """At the source: nobody reads any more. Said once, by the target or by its death."""
         self.is_over = True
+        if self.is_quiet:
+            return
+        self.is_quiet = True
         self.books.pages.release(self.lease)
         self.done(self)
 
@@ -180,19 +187,19 @@ class Desk:
         blocks = books.pages.blocks(lease)
         their_books = target.engine.books
         reservation = their_books.pages.reserve(engine.version, blocks)
-        transfer = Transfer(world, target, books, their_books, engine.version, lease, blocks, reservation, arrived)
+        page_s = _SLOW_PAGE_S if world.sim.kernel.rng.random() < _SLOW else _PAGE_S
+        transfer = Transfer(world, target, books, their_books, engine.version, lease, blocks, reservation, arrived, page_s)
         self.open.append(transfer)
         world.sim.counts["kv_transfers"] += 1
         target.process.on_death.append(lambda: world.process.later(0.05, lambda: self._reader_died(transfer)))
         if reservation.wanted:
-            target.process.later(world.sim.kernel.short(_PAGE_S), transfer.read)
+            target.process.later(world.sim.kernel.short(page_s), transfer.read)
         else:
             target.process.later(0.001, transfer._finish)
         return True
 
     def _reader_died(self, transfer: Transfer) -> None:
-        if transfer in self.open:
-            transfer.quiet()
+        transfer.quiet()
 
     def _ask_to_stop(self, transfer: Transfer) -> None:
         def stop() -> None:
@@ -204,7 +211,8 @@ class Desk:
         world, until = self._world, self._world.sim.kernel.now + min(action.deadline_s, _PATIENCE_S)
 
         def look() -> None:
-            num = world.engine.books.pages.num_leases
+            pages = world.engine.books.pages
+            num = pages.num_leases + pages.num_reservations
             if num and world.sim.kernel.now < until:
                 world.process.later(_LOOK_S, look)
             else:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 LOST, DOUBLED, LATE = 0.01, 0.01, 0.01
 """Shares of all messages, storms aside."""
+SLOW_TO_OPEN = 0.03
+"""Share of connections to engines."""
 _CHECK_EVERY = 32
 """Every so many messages one makes the way through JSON, as all do on the wire."""
 
@@ -104,6 +106,14 @@ class Wire:
     def __init__(self, sim: "Simulation", one: str, other: str) -> None:
         self._sim, self._one, self._other = sim, one, other
         self._free_at = 0.0
+
+    def open(self, to: Process, call: Call) -> None:
+        """The first word. Now and then it takes seconds to make a connection: what it says was true when it was written."""
+        dice = self._sim.kernel.rng
+        if dice.random() < SLOW_TO_OPEN:
+            self._sim.faults.struck["message delayed"] += 1
+            self._free_at = self._sim.kernel.now + dice.choice((0.5, 2.0, 6.0)) * dice.uniform(0.5, 1.5)
+        self.push(to, call)
 
     def push(self, to: Process, call: Call) -> None:
         """`call` happens at `to`, unless it is dead by then."""

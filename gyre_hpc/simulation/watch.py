@@ -116,6 +116,13 @@ class Watch:
         if source.engine.books is not transfer.books or not transfer.books.pages.blocks(transfer.lease):
             target = transfer.target.process.name
             raise Violation(f"{source.process.name}: a page is freed under its lease, {target} still reads it")
+        self.writes(transfer)
+
+    def writes(self, transfer: Transfer) -> None:
+        """The target keeps what it has read."""
+        target = transfer.target
+        if target.engine.books is not transfer.their_books:
+            raise Violation(f"{target.process.name}: a page is freed under its reservation, KV is still written to it")
 
     def woke(self, cell: Any) -> None:
         if cell.engine.version is not None and cell.trainer.version is not None:
