@@ -2,7 +2,7 @@
 
 What it does on its own (0.3.13): listens on two ports of every interface, here confined to ours; knows no token, so that whoever
 reaches them reads and writes registered memory (docs/security.md); writes its errors to stderr; gives up on a silent peer only after
-PATIENCE_S. To end it takes most of a second and leaves threads behind, so a process starts it once and keeps it; with nothing
+PATIENCE_S, in the first handshake after a minute. To end it takes most of a second and leaves threads behind, so a process starts it once and keeps it; with nothing
 registered it gives nothing away.
 """
 
@@ -47,7 +47,7 @@ class MooncakeEngine:
         self._engine.unregister_memory(address)
 
     def read(self, session: str, runs: Sequence[tuple[int, int, int]]) -> None:
-        """Each run: (address here, address there, bytes), MAX_RUNS at most. Blocks up to PATIENCE_S on a silent peer. Raises
+        """Each run: (address here, address there, bytes), MAX_RUNS at most. Blocks for as long as said above on a silent peer. Raises
         TransferFailed."""
         here, there, sizes = (list(column) for column in zip(*runs, strict=True))
         if code := self._engine.batch_transfer_sync_read(session, here, there, sizes):

@@ -1,4 +1,4 @@
-"""The HTTP side of a snapshot store (docs/formats.md): threads of the standard library, so that it needs no event loop.
+"""The HTTP side of a snapshot store (docs/transport.md): threads of the standard library, so that it needs no event loop.
 
     GET  /snapshots/<version>            manifest, msgpack; the snapshot is held until this connection closes
     GET  /snapshots/<version>/<chunk>    this chunk and all after it, each followed by its CRC-32 (4 bytes, little-endian)

@@ -84,8 +84,10 @@ def test_a_silent_source_fails_the_fetch_by_its_deadline_and_nothing_is_written_
         reader.fetch(source.offer([60 * MIB], signal="SIGSTOP"), 1.0)
     kept = reader.memory.copy()
     source.process.send_signal(signal.SIGCONT)
-    for thread in set(threading.enumerate()) - before:
+    left = set(threading.enumerate()) - before
+    for thread in left:
         thread.join(60)
+    assert not any(thread.is_alive() for thread in left if thread.name.startswith("fetch"))
     assert (reader.memory == kept).all()
     reader.transport.close()
     assert (reader.memory == kept).all()
