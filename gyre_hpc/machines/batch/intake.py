@@ -45,7 +45,7 @@ def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]
             Note("alarm", {"what": "cell set aside", "cell": cell.name, "reason": cell.aside}),
             _tell(SetAside(cell.name, cell.aside)),
         ]
-    return [*effects, *ask_restart(state, cell, now)]
+    return [*effects, ask_restart(cell, now), Note("cell_restarted", {"cell": cell.name, "reason": cell.lost})]
 
 
 def _let_go(state: State, cell: Cell, reason: str) -> list[Effect]:
@@ -61,10 +61,10 @@ def _let_go(state: State, cell: Cell, reason: str) -> list[Effect]:
     return [Note("cell_lost", {"cell": cell.name, "reason": reason, "voided": voided}), *note_activity(state, cell)]
 
 
-def ask_restart(state: State, cell: Cell, now: float) -> list[Effect]:
+def ask_restart(cell: Cell, now: float) -> Send:
     """Only the controller orders a cell's restart. Asked again while the directory still shows the lost incarnation."""
     cell.asked_at = now
-    return [_tell(RestartCell(cell.name, cell.incarnation, cell.lost)), Note("cell_restarted", {"cell": cell.name, "reason": cell.lost})]
+    return _tell(RestartCell(cell.name, cell.incarnation, cell.lost))
 
 
 def _tell(message: RestartCell | SetAside) -> Send:

@@ -147,7 +147,7 @@ class BatchMachine(Machine):
             elif reason := watchdog.hangs(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, reason)
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
-                effects += intake.ask_restart(state, cell, now)
+                effects.append(intake.ask_restart(cell, now))
         for cell in state.fleet.cells.values():
             effects += watchdog.watch_weights(state, cell, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]

@@ -161,9 +161,9 @@ class CellMachine(Machine):
     def _measured(self, now: float, input: Finished | Failed) -> list[Effect]:
         self._measuring = ""
         if isinstance(input, Failed):
-            reason = f"{input.kind}: {input.reason}"
+            reason, before = f"{input.kind}: {input.reason}", self._blind
             self._blind = f"look at the cell: {reason}"
-            return [Note("measure_failed", {"reason": reason})]
+            return [Note("measure_failed", {"reason": reason})] if self._blind != before else []
         self._blind = ""
         figures: Figures = input.result
         self.state.figures = figures
