@@ -5,10 +5,9 @@ Reads RANK and WORLD_SIZE (defaults 0 and 1). Timed cells need neither torch nor
 
 import logging
 import os
-import sys
 
 from gyre_hpc.shell.arguments import read_birth
-from gyre_hpc.shell.lifetime import die_with_born_parent, limit_threads
+from gyre_hpc.shell.lifetime import die_with_born_parent, leave, limit_threads
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -24,4 +23,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    leave(main())

@@ -10,10 +10,11 @@ import os
 import signal
 import socket
 import sys
+import traceback
 from datetime import timedelta
 
 from gyre_hpc.ports import listen, restrict
-from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, die_with_born_parent, on_closed_pipe
+from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, die_with_born_parent, leave, on_closed_pipe
 
 RENDEZVOUS = "gyre_c10d"
 _STORE_DEADLINE = timedelta(seconds=60)
@@ -67,13 +68,22 @@ def main(argv: list[str] | None = None) -> None:
     os.environ |= {PARENT_PID: str(os.getpid()), PARENT_SIGNAL: "SIGKILL"}
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
 
     register_rendezvous(given[1])
     try:
         run.main(given[4:])
     except SignalException as told:  # torchrun ended its ranks and raises what it was told
         sys.exit(128 + told.sigval)
+    except ChildFailedError:  # its text is torchrun's report of which rank failed, and how
+        traceback.print_exc()
+        sys.exit(1)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except SystemExit as ending:
+        # The supervisor starts a lost cell again only when its agent is gone.
+        leave(ending.code if isinstance(ending.code, int) else ending.code is not None)
+    leave(0)
