@@ -16,8 +16,9 @@ from gyre_hpc.engines.kv_pages import KvPages
 from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.stopping import Decode
-from gyre_hpc.engines.timed_core import Speed, TimedCall, TimedCore, TokenSource, pseudo_random_source
+from gyre_hpc.engines.timed_core import TimedCall, TimedCore, TokenSource, pseudo_random_source
 from gyre_hpc.engines.timed_kv import TimedKV
+from gyre_hpc.engines.timed_speed import Speed
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory

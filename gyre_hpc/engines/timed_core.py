@@ -18,6 +18,7 @@ from gyre_hpc.engines.kv_pages import KvPages
 from gyre_hpc.engines.prefix_ledger import PrefixLedger
 from gyre_hpc.engines.request import Request
 from gyre_hpc.engines.stopping import Decode, Stopping
+from gyre_hpc.engines.timed_speed import Speed
 from gyre_hpc.protocol.identity import Version
 
 TokenSource = Callable[[tuple[int, ...], bytes, int], int]
@@ -31,23 +32,6 @@ _ROUNDING = 1e-6
 def pseudo_random_source(vocab_size: int) -> TokenSource:
     """Uniform over the vocabulary, by counter."""
     return lambda prompt, key, position: int(uniform(key, position) * vocab_size)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Speed:
-    """All durations are multiplied by time_scale: with 0.1 everything takes a tenth of the time."""
-
-    tokens_per_s: float
-    half: float
-    prefill_tokens_per_s: float
-    time_scale: float
-
-    def per_call(self, num_decoding: int) -> float:
-        """Tokens per second of one call among `num_decoding`."""
-        return self.tokens_per_s / (num_decoding + self.half) / self.time_scale
-
-    def prefill_s(self, num_tokens: int) -> float:
-        return num_tokens / self.prefill_tokens_per_s * self.time_scale
 
 
 @dataclass(kw_only=True, slots=True)

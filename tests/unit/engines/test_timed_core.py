@@ -7,7 +7,8 @@ import pytest
 
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.request import Request
-from gyre_hpc.engines.timed_core import Speed, TimedCall, TimedCore, pseudo_random_source
+from gyre_hpc.engines.timed_core import TimedCall, TimedCore, pseudo_random_source
+from gyre_hpc.engines.timed_speed import Speed
 from gyre_hpc.protocol.identity import Version
 
 SPEED = Speed(tokens_per_s=100.0, half=4.0, prefill_tokens_per_s=1000.0, time_scale=1.0)
