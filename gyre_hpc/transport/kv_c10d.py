@@ -12,6 +12,7 @@ Invariants:
 """
 
 import secrets
+import socket
 import threading
 from collections.abc import Sequence
 from typing import Any
@@ -85,7 +86,7 @@ class _Source:
         except (OSError, RuntimeError) as error:
             raise TransferFailed(f"no store could be opened on {host}: {error}") from error
         self.host, self.backend = host, backend
-        self._desk = Desk(host, lambda plain: _Sending(self))
+        self._desk = Desk(host, lambda plain: _Sending(self, plain))
         self._offered: dict[str, Offered] = {}
 
     def offer(self, blocks: tuple[Bytes, ...], sizes: tuple[int, ...], deadline_s: float) -> Ticket:
@@ -117,8 +118,8 @@ class _Source:
 class _Sending(Session):
     """The source's end of one reader's pair."""
 
-    def __init__(self, source: _Source) -> None:
-        self._source = source
+    def __init__(self, source: _Source, plain: socket.socket) -> None:
+        self._source, self._plain = source, plain
         self._lock = threading.Lock()
         self._pair: Pair | None = None
         self._is_aborted = False
@@ -129,6 +130,7 @@ class _Sending(Session):
             self._standing(line, deadline).send(offered.blocks, deadline, offered.reading)
 
     def stop(self) -> None:
+        self._plain.shutdown(socket.SHUT_RDWR)
         self.close()
 
     def close(self) -> None:
@@ -167,9 +169,11 @@ class _Fetch:
         try:
             if any(self._ticket.sizes):
                 deadline = Deadline(line.until - monotonic_s())
-                if line.kept is None:
-                    line.kept = self._pair(store, line.name, deadline)
-                line.kept.receive(self._into, deadline, call.wanted)
+                # gloo does not always notice that the other end is gone.
+                with line.watched(call.abort):
+                    if line.kept is None:
+                        line.kept = self._pair(store, line.name, deadline)
+                    line.kept.receive(self._into, deadline, call.wanted)
             line.quiet()
             self._is_done = True
         finally:

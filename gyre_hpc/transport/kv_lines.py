@@ -2,8 +2,10 @@
 
 import contextlib
 import secrets
+import select
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from gyre_hpc.clock import monotonic_s
@@ -61,6 +63,27 @@ class Line:
     def plain(self) -> socket.socket:
         """For a kind that sends blocks over the connection itself."""
         return self._plain
+
+    @contextlib.contextmanager
+    def watched(self, gone: Callable[[str], None]) -> Iterator[None]:
+        """While the block runs and waits for something else: call `gone`, once, when the source closes the connection."""
+        end, ended = socket.socketpair()
+
+        def watch() -> None:
+            ready = select.poll()
+            for one in (self._plain, ended):
+                ready.register(one, select.POLLIN)
+            if ended.fileno() not in dict(ready.poll()):
+                gone("the source is gone, or withdrew the offer")
+
+        thread = threading.Thread(target=watch, name="kv-watch", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.close()
+            thread.join()
+            ended.close()
 
     def quiet(self) -> None:
         """Nothing of the offer is read any more. Raises OSError."""
