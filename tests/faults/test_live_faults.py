@@ -74,7 +74,7 @@ def outlive(
 def test_cells_die_giving_kv_away_between_abort_and_sleep_and_in_the_middle_of_a_gradient(bench: Bench, reference: Said):
     strikes = ("satellite:in_move_kv", "cell:after_abort", "satellite:in_accumulate")
     cells = ("cell-0", "cell-1", "cell-2")
-    run = outlive(bench, reference, *strikes, lost=cells, overrides=("cluster.cells=3",), updates=4)
+    run = outlive(bench, reference, *strikes, lost=cells, overrides=("cluster.cells=3",), updates=3)
     assert len(run.events("cell_lost")) == len(strikes)
 
 
