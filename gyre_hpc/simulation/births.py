@@ -155,7 +155,7 @@ def _gateway(scenario: Scenario, process: Process, register: Register) -> Gatewa
         progress_tokens=8,
         progress_s=0.5,
         gone_s=3.0,
-        abandon_s=5.0,
+        abandon_s=2.0,
         keepalive_s=4.0,
         call_deadline_s=90.0,
         report_s=2.5,

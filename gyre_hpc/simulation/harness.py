@@ -61,6 +61,9 @@ class Agent:
 
     def start(self) -> None:
         first = [Message(role="system", content="task"), Message(role="user", content=self._execution)]
+        if self._dice.random() < 0.03:
+            # More than the model's context: refused, and this agent knows no way out.
+            first += [Message(role="user", content=f"page {page}") for page in range(140)]
         self._spawn("main", first, self._dice.randint(2, 3), lambda: None if self.is_hanging else self.end(True))
 
     def end(self, finished: bool) -> None:
@@ -79,7 +82,10 @@ class Agent:
         name = "" if role == "main" else f"{role}-{self._num_threads}" if self._dice.random() < 0.6 else role
         thread = Thread(name, role, messages, turns, then, stream=self._dice.random() < 0.7)
         thread.stores = self._dice.random() < 0.3
-        if self._dice.random() < 0.3:
+        if self._dice.random() < 0.01:
+            # No engine looks for it: refused.
+            thread.stop = ("",)
+        elif self._dice.random() < 0.3:
             thread.stop = (chr(97 + self._dice.randrange(26)),)
         self._threads.append(thread)
         self._ask(thread)
@@ -94,14 +100,14 @@ class Agent:
             return
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
-        number = thread.number
-        if not again and not thread.looks_back:
-            sim.watch.asks(self._execution, self._request(thread).request_hash)
+        number, request = thread.number, self._request(thread)
+        if not again and isinstance(request, Arrived):
+            sim.watch.asks(self._execution, request.request_hash)
         gateway = sim.network.peer_at(self._gateway, self._process.attempt)
         if gateway is None or sim.network.is_cut(self._process.name, gateway.name):
             self._later(_RETRY_S, lambda: self._ask_again(thread, number))
             return
-        request, world = self._request(thread), gateway.world
+        world = gateway.world
         assert isinstance(world, GatewayWorld)
 
         def arrive() -> None:
@@ -132,7 +138,7 @@ class Agent:
         self._leave(thread)
         thread.number += 1
         again = thread.number
-        self._later(self._dice.choice([0.01, 0.3, 2.0]), lambda: self._ask_again(thread, again))
+        self._later(self._dice.choice([0.01, 0.3, 1.0, 3.0]), lambda: self._ask_again(thread, again))
 
     def _leave(self, thread: Thread) -> None:
         connection, thread.connection = thread.connection, None

@@ -145,6 +145,10 @@ class Process:
             return
         call()
 
+    def awaits(self, timer: str) -> bool:
+        """It is set and has not fired."""
+        return timer in self._timers
+
     def resume(self) -> None:
         if not self.alive or not self.paused:
             return

@@ -10,7 +10,6 @@ from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import EngineAttempt
-from gyre_hpc.machines.call.live import CallState
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.simulation.engine import Engine
@@ -20,6 +19,7 @@ from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
 from gyre_hpc.simulation.watch_documents import DocumentTruth
 from gyre_hpc.simulation.watch_training import TrainingTruth
+from gyre_hpc.simulation.watch_waits import WaitTruth
 from gyre_hpc.simulation.weights import Content
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ class Watch:
         self._calls = CallTruth(sim)
         self._training = TrainingTruth(sim, self._calls)
         self._documents = DocumentTruth()
+        self.at_rest = WaitTruth(sim).at_rest
         self._finished: tuple[int, str] | None = None
         self.attempts = self._calls.attempts
         self.says = self._calls.says
@@ -68,17 +69,6 @@ class Watch:
         self._documents.sent(sender, to, message)
         if isinstance(message, Order) and message.apply is not None:
             self._training.ordered_to_apply(message.apply)
-
-    def at_rest(self, process: Process) -> None:
-        """After the effects of an event were carried out: whoever waits, waits for something that will end."""
-        if not isinstance(process.machine, GatewayMachine):
-            return
-        shard = process.machine._shard
-        for live in shard.live.values():
-            if live.state is CallState.sampling and live.attempt_key not in process.actions:
-                raise Violation(f"{process.name}: {live.call} samples, and no engine works on it")
-            if live.state is CallState.waiting and live.call not in shard.waiting:
-                raise Violation(f"{process.name}: {live.call} waits for a cell, and nobody looks for one")
 
     def durable(self, process: Process, record: Any) -> None:
         if process.kind == "gateway":
