@@ -25,6 +25,8 @@ class Commands:
     config: Config
     run: str
     """Absolute path of the run folder."""
+    scratch: str
+    """Absolute path of the run's folder on this node: it goes with the run."""
     attempt: int
     supervisor_url: str
     modules: str = MODULES
@@ -50,7 +52,7 @@ class Commands:
             "--nnodes", "1", "--nproc-per-node", str(self.config.cluster.ranks_per_cell),
             "--rdzv-backend", "gyre_c10d", "--rdzv-endpoint", f"{interface}:0", "--local-addr", interface,
             "--rdzv-id", f"{run_name}-{self.attempt}-{cell}-{incarnation}",
-            "--max-restarts", "0", "--shutdown-timeout", "8", "-m", "--", *tail,
+            "--max-restarts", "0", "--shutdown-timeout", "8", "--log-dir", f"{self.scratch}/torchrun", "-m", "--", *tail,
         ]  # fmt: skip
         # Without it a rendezvous that grows hangs in torch 2.13: rank 0 keeps the address of the first round.
         return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})

@@ -7,6 +7,7 @@ import resource
 from typing import Any
 
 from gyre_hpc.clock import unix_s
+from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.machines.base import Received, Restarted
@@ -41,6 +42,7 @@ class Supervisor:
     def __init__(self, folder: RunFolder, attempt: int, modules: str = MODULES) -> None:
         self._folder, self._attempt, self._modules = folder, attempt, modules
         self._config = load_config(folder.config)
+        self._scratch = scratch_folder(self._config, folder)
         restrict(self._config.network.port_range)
         self._settings = settings_for(self._config, attempt)
         self._exit_code = SUPERSEDED
@@ -69,7 +71,12 @@ class Supervisor:
 
     def _command_for(self, process: str, incarnation: int) -> Command:
         commands = Commands(
-            config=self._config, run=str(self._folder.root), attempt=self._attempt, supervisor_url=self._url, modules=self._modules
+            config=self._config,
+            run=str(self._folder.root),
+            scratch=str(self._scratch),
+            attempt=self._attempt,
+            supervisor_url=self._url,
+            modules=self._modules,
         )
         return commands.build(process, incarnation)
 

@@ -92,7 +92,9 @@ class Stage:
 
     def start(self, cell: str, incarnation: int = 0) -> None:
         """As the supervisor would: torchrun with a rendezvous of its own, or plain python for a timed cell."""
-        commands = Commands(config=self.config, run=str(self.folder.root), attempt=1, supervisor_url=self.url)
+        commands = Commands(
+            config=self.config, run=str(self.folder.root), scratch=str(self.folder.root / "scratch"), attempt=1, supervisor_url=self.url
+        )
         command = commands.build(cell, incarnation)
         self.processes[cell] = self._spawn(cell, command.argv, command.environment)
 

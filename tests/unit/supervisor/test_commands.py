@@ -8,7 +8,7 @@ from gyre_hpc.supervisor.commands import Commands, settings_for
 
 
 def commands(config: Config) -> Commands:
-    return Commands(config=config, run="/runs/demo", attempt=3, supervisor_url="http://127.0.0.1:5")
+    return Commands(config=config, run="/runs/demo", scratch="/scratch/demo", attempt=3, supervisor_url="http://127.0.0.1:5")
 
 
 def test_a_torch_cell_is_its_own_rendezvous_with_a_fixed_world_and_no_restarts():
@@ -20,6 +20,7 @@ def test_a_torch_cell_is_its_own_rendezvous_with_a_fixed_world_and_no_restarts()
         return given[given.index(name) + 1]
 
     assert (option("--nnodes"), option("--nproc-per-node"), option("--max-restarts")) == ("1", "2", "0")
+    assert option("--log-dir") == "/scratch/demo/torchrun"
     assert option("--rdzv-id") == "demo-3-cell-1-1" != option("--rdzv-id", second.argv)
     assert first.environment["TORCH_DISABLE_SHARE_RDZV_TCP_STORE"] == "1"
     assert argv[argv.index("--") + 1] == "gyre_hpc.processes.cell"
