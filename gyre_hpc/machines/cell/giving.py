@@ -37,7 +37,7 @@ class Giving:
     num_left: int = 0
     """Conversations that stay then."""
     sent: tuple[float, float] = (0.0, 0.0)
-    """(tokens, seconds) of transfers from here, fading; zero: none measured yet."""
+    """(tokens spared, seconds) of transfers from here, fading; zero: none measured yet."""
     prefill_tokens_per_s: float = 0.0
     decode_tokens_per_s: float = 0.0
     """Of the engine's measured curve, at its best: prefill is no slower than that."""
@@ -69,8 +69,17 @@ class Giving:
 
     def gave(self, result: MoveResult) -> None:
         self.is_over, self.moved = True, result.moved
-        if result.num_tokens > 0 and result.seconds > 0:
-            self.sent = (_REMEMBERED * self.sent[0] + result.num_tokens, _REMEMBERED * self.sent[1] + result.seconds)
+        tokens = self._spared(result)
+        if tokens > 0 and result.seconds > 0:
+            self.sent = (_REMEMBERED * self.sent[0] + tokens, _REMEMBERED * self.sent[1] + result.seconds)
+
+    def _spared(self, result: MoveResult) -> int:
+        """Tokens that need no prefill where they go on: plans count a prefix that a target has already, so their speed must too.
+        Only what was sent is certain when there was trouble."""
+        if result.trouble or self.planned is None:
+            return result.num_tokens
+        went = {one.call for one in result.moved}
+        return max(result.num_tokens, sum(move.num_tokens for move in self.planned.moves if move.call in went))
 
     def speeds(self, settings: CellSettings) -> Speeds:
         tokens, seconds = self.sent

@@ -226,6 +226,19 @@ def test_a_slow_transfer_is_measured_and_makes_prefill_the_faster_way() -> None:
     raise AssertionError("one slow transfer was the last one ever tried")
 
 
+def test_pages_that_a_target_had_already_count_as_moved() -> None:
+    """Or a cell whose neighbours share its prefixes would take transfers to be slow, and never try one again."""
+    cell = serving()
+    leave(cell)
+    cell.finish(CloseAdmission)
+    cell.finish(ListConversations)
+    (action,) = [action for action in cell.running.values() if isinstance(action, MoveKv)]
+    moved = tuple(Moved(move.call, move.cell) for move in action.moves)
+    cell.finish(MoveKv, MoveResult(moved=moved, num_tokens=16, seconds=0.5))
+    planned = sum(move.num_tokens for move in action.moves)
+    assert cell.machine.state.giving.speeds(cell.settings).move == planned / 0.5
+
+
 def test_prefill_is_as_fast_as_the_engine_was_seen_to_be() -> None:
     cell = serving()
     for prefilled in (0, 60_000, 60_000, 61_000):
