@@ -1,11 +1,13 @@
 """Both ends of a block transport: in this process (End), or in one of its own (Peer)."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from gyre_hpc.config.schema import TransportConfig
 from gyre_hpc.errors import UserError
@@ -30,6 +32,15 @@ def missing(kind: str) -> str:
         except UserError as error:
             return str(error)
     return ""
+
+
+def need(kind: str) -> None:
+    """Like the fixture `needs`, for tests that build their ends themselves."""
+    problem = missing(kind)
+    if problem and os.environ.get("GYRE_REQUIRE") == "all":
+        pytest.fail(f"{kind} is required here but missing: {problem}")
+    if problem:
+        pytest.skip(f"{kind}: {problem}")
 
 
 def expected(sizes) -> str:

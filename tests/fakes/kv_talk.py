@@ -8,6 +8,7 @@ import aiohttp
 import pytest
 
 from gyre_hpc.cell.kv_wire import encode
+from tests.fakes.block_ends import need
 from tests.fakes.engine_rig import TOKEN
 from tests.fakes.kv_cells import KvCell, kv_cells
 
@@ -18,12 +19,11 @@ OTHER = [2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9, 0, 4, 5] * 4
 """64 tokens: 8 full pages."""
 BOUND = 1e-5
 KINDS = pytest.mark.parametrize("kind", ["embedded", "timed"])
-TRANSPORTS = pytest.mark.parametrize("transport", ["memory", "c10d", "mooncake"])
+TRANSPORTS = pytest.mark.parametrize("transport", ["memory", "tcp", "c10d", "mooncake"])
 
 
 def run(test: Any, kind: str, transport: str = "memory", **cells: Any) -> None:
-    if transport == "mooncake":
-        pytest.importorskip("mooncake.engine")
+    need(transport)
 
     async def main() -> None:
         async with kv_cells(kind, transport, **cells) as made:

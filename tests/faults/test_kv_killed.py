@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from gyre_hpc.cell import kv_transfer
+from tests.fakes.block_ends import need
 from tests.fakes.engine_rig import until
 from tests.fakes.kv_cells import KvCell, kv_cells
 from tests.fakes.live_run import REPOSITORY
@@ -20,7 +21,7 @@ CALL = "train-0-0-0/1"
 PAGE_BYTES = 2 * 2 * 2 * 8 * 8 * 4
 """Layers, keys and values, heads, head size, tokens, bytes: of engine_rig's model."""
 PIECE = 8
-TRANSPORTS = pytest.mark.parametrize("transport", ["c10d", "mooncake"])
+TRANSPORTS = pytest.mark.parametrize("transport", ["tcp", "c10d", "mooncake"])
 
 
 class Peer:
@@ -58,8 +59,7 @@ class Peer:
 
 
 def run(test: Callable[[KvCell, Peer], Awaitable[None]], transport: str) -> None:
-    if transport == "mooncake":
-        pytest.importorskip("mooncake.engine")
+    need(transport)
     peer = Peer(transport)
     try:
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gyre_hpc.config.schema import ClusterConfig, Config, EngineKind, ModelConfig, TrainerKind, TransportConfig
+from gyre_hpc.config.schema import ClusterConfig, Config, EngineKind, ModelConfig, TrainerKind
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import CellReport, CellState, Moved
 from gyre_hpc.protocol.to_cell import KvOrder, KvTarget
@@ -28,7 +28,7 @@ def config(ranks: int = 1, kind: EngineKind = EngineKind.embedded) -> Config:
     model = ModelConfig(
         hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48, max_context=1024, init_std=0.2
     )
-    made = Config(model=model, cluster=ClusterConfig(cells=2, ranks_per_cell=ranks), transport=TransportConfig(kv="c10d"))
+    made = Config(model=model, cluster=ClusterConfig(cells=2, ranks_per_cell=ranks))
     made.engine.kv_tokens, made.engine.kind = 4096, kind
     made.trainer.kind = TrainerKind.timed if kind is EngineKind.timed else TrainerKind.embedded
     return made
