@@ -55,9 +55,9 @@ from gyre_hpc.machines.cell.actions import (
 from gyre_hpc.machines.cell.body import MOVES
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import Register
-from gyre_hpc.protocol.to_batch import CellReport, CellState, HandIn, KvFacts, MicroBatchFacts, Moved, RankMemory
+from gyre_hpc.protocol.to_batch import CellReport, CellState, MicroBatchFacts, Moved, RankMemory
 from gyre_hpc.protocol.to_cell import Lease, Order
-from gyre_hpc.scheduler.migration import Conversation
+from tests.fakes.cell_body import Body
 
 BEATS = ("heartbeat", "register")
 V0, V1 = Version(0, 0), Version(0, 1)
@@ -69,35 +69,6 @@ def facts(id: str) -> MicroBatchFacts:
 
 def leases(*ids: str) -> tuple[Lease, ...]:
     return tuple(Lease(id, f"http://controller/micro_batches/{id}", 100) for id in ids)
-
-
-class Body:
-    """What is true of engine, trainer and store, whatever the machine believes."""
-
-    def __init__(self) -> None:
-        self.engine: Version | None = None
-        self.trainer: Version | None = None
-        self.admission: int | None = None
-        self.live = 0
-        self.store: set[Version] = set()
-        self.total: list[str] = []
-        self.sum_at = (-1, 0)
-        self.fetched: set[str] = set()
-        self.accumulated: set[tuple[int, int, str]] = set()
-        self.applied: list[Version] = []
-        self.checkpoints: set[Version] = set()
-        self.held: list[HandIn] = []
-        self.kv = KvFacts()
-        self.conversations: tuple[Conversation, ...] = ()
-        self.leases = 0
-        """Pages that others may read."""
-        self.is_read = False
-        """Others do not stop reading them before a test says so."""
-        self.given: list[MoveKv] = []
-        self.used: dict[int, int] = {}
-        """Bytes a rank goes on using while its engine sleeps; others use 1."""
-        self.tokens: dict[str, int] = {}
-        self.curve: tuple[tuple[float, float], ...] = ()
 
 
 class CellDriver:
