@@ -158,6 +158,10 @@ def _gateway(scenario: Scenario, process: Process, register: Register) -> Gatewa
         abandon_s=2.0,
         keepalive_s=4.0,
         call_deadline_s=90.0,
+        hold_s=2.0,
+        unread_s=6.0,
+        max_calls=scenario.max_calls,
+        max_tokens_per_execution=scenario.max_tokens,
         report_s=2.5,
     )
 
@@ -173,5 +177,6 @@ def _runner(scenario: Scenario, process: Process) -> RunnerSettings:
         execution_cpus=1.0,
         execution_memory_mb=1.0,
         grace_s=2.0,
+        score_s=5.0,
         report_s=3.0,
     )

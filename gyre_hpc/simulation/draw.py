@@ -47,13 +47,20 @@ _BREAKABLE: dict[str, tuple[str, ...]] = {
         "PullSnapshot", "FetchMicroBatch", "Accumulate", "HandInSum", "Reduce", "WakeTrainer", "SleepEngine", "WakeEngine",
         "UpdateEngineWeights", "AbortLive", "Measure", "ZeroSum", "ListConversations", "MoveKv", "QuietKv",
     ),
-    "controller": ("PrepareGroup", "FindCheckpoint", "ForgetMicroBatches"),
+    "controller": ("PrepareGroup", "FindCheckpoint", "ForgetMicroBatches", "WriteStatus", "FindWarmStart"),
+    "gateway": ("Render", "Reply", "Refuse", "Say", "KeepAlive", "EngineAttempt"),
+    "runner": (
+        "PrepareWorkspace", "PrepareWorkspace", "RunHarness", "StopHarness", "ScoreWorkspace", "ScoreWorkspace", "RemoveWorkspace",
+        "SweepWorkspaces", "MeasureUsage",
+    ),
+    "supervisor": ("SpawnProcess", "TerminateProcess", "KillProcess", "MirrorDirectory", "CheckAttempts"),
 }  # fmt: skip
+_SHARES = (3, 3, 2, 1, 2, 2)
 _ONLY_BEFORE = {"Apply"}
 """Whether an optimizer step that fails was made is not a question a machine can answer; the shell answers it by dying."""
 _WEIGHTS = {
     FaultKind.crash: 8.0, FaultKind.pause: 2.5, FaultKind.cut: 2.5, FaultKind.storm: 1.2, FaultKind.disk_full: 1.5, FaultKind.disk_slow: 1.0,
-    FaultKind.bad_start: 0.7, FaultKind.broken: 3.0, FaultKind.stall: 2.0, FaultKind.odd_rank: 1.0,
+    FaultKind.bad_start: 0.7, FaultKind.broken: 4.5, FaultKind.stall: 2.5, FaultKind.odd_rank: 1.0,
     FaultKind.preempt: 0.5,
 }  # fmt: skip
 _SPAN_S = 13.0
@@ -82,6 +89,8 @@ def draw(seed: int) -> Scenario:
         staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [6, 1, 1])[0],
         max_staleness=dice.choice([0, 1, 1, 2]),
         checkpoint_before_publish=dice.random() < 0.85,
+        max_calls=dice.choice([2, 64, 64, 64]),
+        max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
     return _with_faults(scenario, dice)
 
@@ -90,7 +99,7 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     """Those by time strike; the aimed ones need their moment to come."""
     faults: list[Fault] = []
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(10, 12), dice.randint(4, 7)
+    num_timed, num_aimed = dice.randint(10, 12), dice.randint(6, 9)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
@@ -120,7 +129,7 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
     part = dice.choices(["core", "satellite", "controller", "gateway", "runner"], [3, 4, 3, 2, 1])[0]
     at = dice.uniform(0.3, _SPAN_S)
     if kind in (FaultKind.broken, FaultKind.stall):
-        part = dice.choice(list(_BREAKABLE))
+        part = dice.choices(list(_BREAKABLE), _SHARES)[0]
         on = dice.choice(_BREAKABLE[part])
         share = 1.0 if kind is FaultKind.broken and on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
         for_s = dice.choice([1.0, 4.0, 9.0, 30.0]) if kind is FaultKind.stall else 0.0
@@ -132,6 +141,8 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
             kind=kind, target=_name(dice.choice(["core", "satellite"]), scenario, dice), on=on, nth=dice.choice([1, 1, 2]), share=share
         )
     if kind is FaultKind.preempt:
+        if dice.random() < 0.3:
+            return Fault(kind=kind, at=at, for_s=dice.choice([1.0, 15.0]), share=1.0)
         survivor = _name(dice.choice(["runner", "gateway", "satellite", "controller"]), scenario, dice) if dice.random() < 0.6 else ""
         return Fault(kind=kind, at=at, target=survivor, for_s=6.0 if survivor else 0.0)
     if kind is FaultKind.storm:
@@ -160,6 +171,6 @@ def _name(part: str, scenario: Scenario, dice: random.Random) -> str:
             return f"cell-{dice.randint(1, scenario.cells - 1)}"
         case "gateway":
             return f"gateway-{dice.randint(0, scenario.gateways - 1)}"
-        case "runner":
-            return "runner-0"
+        case "runner" | "supervisor":
+            return f"{part}-0"
     return part

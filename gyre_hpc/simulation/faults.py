@@ -88,4 +88,7 @@ class Faults:
                 if process is not None:
                     sim.end_process(process, -9)
             case FaultKind.preempt:
-                sim.preempt(fault.target, fault.for_s)
+                if fault.share:
+                    sim.give_notice(fault.for_s)
+                else:
+                    sim.preempt(fault.target, fault.for_s)

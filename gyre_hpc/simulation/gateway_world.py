@@ -10,7 +10,7 @@ import msgspec
 
 from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.call import actions
-from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Left, Retrieve
+from gyre_hpc.machines.call.actions import CLIENTS, Arrived, Cancel, Forget, Left, Retrieve
 from gyre_hpc.protocol.tensors import unpack_ids
 from gyre_hpc.simulation.engine import Request, Word
 from gyre_hpc.simulation.network import Wire
@@ -33,6 +33,8 @@ class Connection:
     is_closed: bool = False
     """The client closed its end, whether or not the machine was told."""
     is_over: bool = False
+    call: str = ""
+    """That speaks on it."""
 
 
 class GatewayWorld:
@@ -56,7 +58,7 @@ class GatewayWorld:
 
     # clients
 
-    def take(self, request: Arrived | Retrieve, client: Process, hear: Callable[[str, Any], None]) -> Connection:
+    def take(self, request: Arrived | Retrieve | Forget | Cancel, client: Process, hear: Callable[[str, Any], None]) -> Connection:
         """A request arrived; closed connections of its execution are told of first, as gateway/surface.py does."""
         for known in list(self.connections.values()):
             if known.execution == request.execution and known.is_closed:
@@ -87,6 +89,7 @@ class GatewayWorld:
 
         def work() -> None:
             connection = self._open(action.conn)
+            connection.call = action.call
             connection.wire.push(connection.client, lambda: connection.hear("text", action.text))
 
         running.end_after(0.0002, work)
@@ -139,7 +142,7 @@ class GatewayWorld:
             gateway.later(_CONNECT_S, lambda: running.fail("CellLost", "no connection"))
             return
         cell = sim.network.peer_at(action.url, gateway.attempt)
-        if cell is None:
+        if cell is None or running.must_fail:
             gateway.later(0.001, lambda: running.fail("CellLost", "connection refused"))
             return
         taken: list[Request] = []

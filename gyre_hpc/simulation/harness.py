@@ -5,45 +5,17 @@ An outside program: its retries are its own affair. Everything it does follows f
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.actions import Arrived, Reply, Retrieve
+from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Reply, Retrieve
 from gyre_hpc.machines.call.turns import digest, digest_turns
-from gyre_hpc.simulation.gateway_world import Connection, GatewayWorld
+from gyre_hpc.simulation.gateway_world import GatewayWorld
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.thread import About, Thread
 
 _RETRY_S = 0.4
-
-
-@dataclass(eq=False)
-class Thread:
-    """One line of conversation."""
-
-    name: str
-    role: str
-    messages: list[Message]
-    turns_left: int
-    then: Callable[[], None]
-    patience: int = 2
-    """How often it may still lose its patience."""
-    heard: str = ""
-    number: int = 0
-    """Of the newest try; words of earlier ones are late."""
-    connection: Connection | None = None
-    children: int = 0
-    stream: bool = True
-    stop: tuple[str, ...] = ()
-    stores: bool = False
-    """It leaves its conversation with the gateway and sends what is new alone."""
-    previous: str = ""
-    """Answer that it goes on from."""
-    num_known: int = 0
-    """Messages that the gateway has."""
-    looks_back: str = ""
-    """Answer that it asks for once more."""
 
 
 class Agent:
@@ -100,6 +72,7 @@ class Agent:
             return
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
+        thread.tries += 1
         number, request = thread.number, self._request(thread)
         if not again and isinstance(request, Arrived):
             sim.watch.asks(self._execution, request.request_hash)
@@ -153,10 +126,12 @@ class Agent:
     def _hear(self, thread: Thread, number: int, kind: str, what: Any) -> None:
         if self.is_over or thread.number != number:
             return
-        if kind == "text":
+        if thread.about is not About.nothing:
+            self._learned(thread, kind, what)
+        elif kind == "text":
             thread.heard += what
-        elif kind == "answer" and thread.looks_back:
-            self._looked_back(thread, what)
+            if thread.role == "main" and thread.regrets and thread.connection is not None and self._dice.random() < 0.06:
+                self._regret(thread, thread.connection.call)
         elif kind == "answer":
             self._answered(thread, what)
         else:
@@ -165,7 +140,9 @@ class Agent:
     def _refused(self, thread: Thread, status: int, code: str) -> None:
         thread.connection = None
         self._process.sim.watch.refused(self._execution, status, code)
-        if status in (400, 404):
+        if code == "cancelled":
+            self._rephrase(thread)
+        elif status in (400, 404):
             self.end(False)
         else:
             self._lost(thread, thread.number)
@@ -181,6 +158,7 @@ class Agent:
             self._process.sim.watch.continued(reply.call, thread.previous)
         thread.messages.append(Message(role="assistant", content=text, tool_calls=answer.tool_calls))
         thread.turns_left -= 1
+        earlier = thread.previous
         if thread.stores:
             thread.previous, thread.num_known = reply.call, len(thread.messages)
         if thread.turns_left <= 0:
@@ -191,19 +169,67 @@ class Agent:
         else:
             thread.messages.append(Message(role="user", content=f"go on {thread.turns_left}"))
         if thread.stores and self._dice.random() < 0.3:
-            thread.looks_back = reply.call
+            thread.inquire(About.answer, reply.call)
+            self._later(0.02, lambda: self._ask(thread))
+        elif thread.role == "main" and earlier and self._dice.random() < 0.5:
+            # What goes on from it is kept all the same.
+            thread.inquire(About.forget, earlier)
             self._later(0.02, lambda: self._ask(thread))
         else:
             self._go_on(thread)
 
-    def _looked_back(self, thread: Thread, reply: Reply) -> None:
+    # about stored answers
+
+    def _learned(self, thread: Thread, kind: str, what: Any) -> None:
+        """Of what the thread asked about a call."""
+        if kind == "error" and what[0] not in (400, 404):
+            self._refused(thread, *what)
+            return
+        about, call = thread.about, thread.call
+        thread.about, thread.connection, thread.number = About.nothing, None, thread.number + 1
+        match about, kind:
+            case About.answer, "answer":
+                self._looked_back(thread, call, what)
+            case About.forget, "confirm":
+                self._process.sim.counts["forgotten"] += 1
+                thread.inquire(About.gone, call)
+                self._later(0.02, lambda: self._ask(thread))
+            case About.forget, "error" if thread.tries > 1:
+                # It was done, and the confirmation lost.
+                self._go_on(thread)
+            case About.gone, "error":
+                self._go_on(thread)
+            case About.cancel, "confirm" if self._dice.random() < 0.3:
+                # Its client asks again by itself, as if nothing were.
+                self._ask(thread, again=True)
+            case About.cancel, "confirm":
+                self._process.sim.watch.cancelled(call)
+                self._rephrase(thread)
+            case About.cancel, "error" if what[1] == "already_ended":
+                self._ask(thread, again=True)
+            case _:
+                raise Violation(f"{call}: asked about {about.value}, told {kind} {what}")
+
+    def _looked_back(self, thread: Thread, call: str, reply: Reply) -> None:
         """A stored answer once more: the same."""
-        call, thread.looks_back = thread.looks_back, ""
-        thread.connection, thread.number = None, thread.number + 1
         said = next(message for message in reversed(thread.messages) if message.role == "assistant")
         if (reply.call, reply.answer.content, reply.answer.tool_calls) != (call, said.content, said.tool_calls):
             raise Violation(f"{call}: {reply.answer} is fetched, {said} was given")
         self._go_on(thread)
+
+    def _regret(self, thread: Thread, call: str) -> None:
+        """Cancel the call that is being answered, with its connection open or not."""
+        thread.regrets -= 1
+        if self._dice.random() < 0.5:
+            self._leave(thread)
+        thread.number += 1
+        thread.inquire(About.cancel, call)
+        self._ask(thread)
+
+    def _rephrase(self, thread: Thread) -> None:
+        thread.number += 1
+        thread.messages.append(Message(role="user", content="rather this"))
+        self._later(0.02, lambda: self._ask(thread))
 
     def _go_on(self, thread: Thread) -> None:
         chance = self._dice.random()
@@ -237,9 +263,10 @@ class Agent:
 
         self._spawn("compaction", [*thread.messages, Message(role="user", content="summarise")], 1, back)
 
-    def _request(self, thread: Thread) -> Arrived | Retrieve:
-        if thread.looks_back:
-            return Retrieve("", self._execution, thread.looks_back)
+    def _request(self, thread: Thread) -> Arrived | Retrieve | Forget | Cancel:
+        inquiry = thread.inquiry(self._execution)
+        if inquiry is not None:
+            return inquiry
         messages = thread.messages[thread.num_known :]
         turns = digest_turns(messages)
         asked = f"{thread.name}\n{thread.previous}\n{thread.stop}"

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
-from gyre_hpc.machines.base import Restarted
+from gyre_hpc.machines.base import Received, Restarted
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.supervision import FinishRun
 from gyre_hpc.simulation.births import SUPERVISOR, bear
 from gyre_hpc.simulation.disk import Disk, SavedCheckpoint
 from gyre_hpc.simulation.faults import Faults
@@ -26,6 +27,7 @@ LIMIT_EVENTS = 250_000
 PATIENCE_S = 300.0
 """Longer than the progress deadline of the run, which names a reason."""
 _START_S = 0.3
+_PREEMPTED = 130
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,6 +67,8 @@ class Simulation:
         self.born: set[str] = set()
         self.survivors: dict[str, Process] = {}
         """Processes of earlier starts of the run that nobody has ended yet."""
+        self.noticed: Process | None = None
+        """The supervisor that was told that its allocation ends."""
         self.attempt = 0
         self.ended: tuple[int, str] | None = None
         self.is_finishing = False
@@ -107,6 +111,7 @@ class Simulation:
 
     def preempt(self, survivor: str, for_s: float) -> None:
         """The allocation is lost, and comes back as another one. A survivor of it speaks to the new processes until they refuse it."""
+        self.noticed = None
         for name, process in list(self.processes.items()):
             if name == survivor and process.alive:
                 self.survivors[name] = process
@@ -114,6 +119,21 @@ class Simulation:
             else:
                 self.end_process(process, -9)
         self.kernel.at(1.0, self._begin_attempt)
+
+    def give_notice(self, for_s: float) -> None:
+        """The allocation ends in `for_s`: its supervisor is told, and ends the run in good order if there is time."""
+        supervisor = self.processes[SUPERVISOR]
+        self.noticed = supervisor
+        supervisor.tell(Received(SUPERVISOR, FinishRun(_PREEMPTED, "the allocation ends")))
+        self.kernel.at(for_s, lambda: self.preempt("", 0.0) if self.noticed is supervisor else None)
+
+    def supervisor_ended(self, process: Process, code: int, reason: str) -> None:
+        """All its children are gone."""
+        if process is not self.noticed:
+            self.ended = (code, reason)
+            return
+        self.counts["ended_on_notice"] += 1
+        self.preempt("", 0.0)
 
     def refused_as_over(self, sender: str) -> None:
         """A process of an earlier start hears that it is over."""

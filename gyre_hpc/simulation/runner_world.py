@@ -52,6 +52,9 @@ class RunnerWorld:
             self._agents.pop(execution, None)
             running.end_after(0.01, lambda: HarnessEnd(code=0 if finished else 1, started=True, finished=finished))
 
+        if random.Random(f"sandbox {execution}").random() < 0.02:
+            running.end_after(0.05, lambda: HarnessEnd(code=1, started=False, finished=False, tail="no sandbox"))
+            return
         agent = Agent(self.process, execution, action.gateway, done)
         self._agents[execution] = (agent, running)
         running.on_stop = agent.stop
@@ -76,4 +79,5 @@ class RunnerWorld:
             value = dice.choice([0.0, 0.5, 1.0])
             return Scored(value=value, passed=value == 1.0)
 
+        self.process.later(0.01, lambda: running.progress(None))
         running.end_after(self.sim.kernel.short(0.03), work)

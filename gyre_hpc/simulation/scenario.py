@@ -33,7 +33,8 @@ class FaultKind(enum.Enum):
     odd_rank = "odd_rank"
     """Its next action named `on` is not heard by its last rank, or with `share` done by it without letting go of its memory."""
     preempt = "preempt"
-    """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that."""
+    """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that.
+    With `share` it is told before, and has `for_s` to end in good order."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,13 +80,18 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
     checkpoint_before_publish: bool = True
+    max_calls: int = 64
+    """Of one execution at once."""
+    max_tokens: int = 0
+    """Of one execution, 0: no limit."""
     faults: tuple[Fault, ...] = ()
 
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
         cells = f"{self.ranks} ranks a cell, KV {self.kv}"
-        head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}"
+        limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution"
+        head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 
 

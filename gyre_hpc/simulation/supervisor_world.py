@@ -24,6 +24,9 @@ class SupervisorWorld:
         running.end_after(0.005, lambda: self.sim.attempt)
 
     def _spawn(self, running: Running, action: SpawnProcess) -> None:
+        if running.must_fail:
+            running.end_after(0.01, lambda: None)
+            return
         self._running[action.process, action.incarnation] = running
         child = self.sim.start_process(action.process, action.incarnation, self.process.attempt)
         child.on_death.append(lambda: self._ended(child))
@@ -36,18 +39,19 @@ class SupervisorWorld:
 
     def _terminate(self, running: Running, action: TerminateProcess) -> None:
         child = self._child(action.process, action.incarnation)
-        if child is not None:
+        if child is not None and not running.must_fail:
             child.later(self.sim.kernel.short(0.1), lambda: self.sim.end_process(child, 0))
         running.end_after(0.0005, lambda: None)
 
     def _kill(self, running: Running, action: KillProcess) -> None:
         child = self._child(action.process, action.incarnation)
         if child is not None:
-            self.sim.end_process(child, -9)
+            # What waits for a disk or a device is ended when that is over.
+            self.sim.kernel.at(running.extra_s, lambda: self.sim.end_process(child, -9))
         running.end_after(0.0005, lambda: None)
 
     def _end(self, running: Running, action: EndRun) -> None:
-        self.sim.ended = (action.exit_code, action.reason)
+        self.sim.supervisor_ended(self.process, action.exit_code, action.reason)
 
     def _child(self, name: str, incarnation: int) -> Process | None:
         child = self.sim.processes.get(name)

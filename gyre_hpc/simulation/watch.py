@@ -40,6 +40,7 @@ class Watch:
         self.says = self._calls.says
         self.replies = self._calls.replies
         self.answered = self._calls.answered
+        self.cancelled = self._calls.cancelled
         self.continued = self._calls.continued
         self.asks = self._calls.asks
         self.made = self._training.made

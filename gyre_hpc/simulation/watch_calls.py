@@ -46,6 +46,7 @@ class CallTruth:
         self._asked: Counter[tuple[str, str]] = Counter()
         self._begun: Counter[tuple[str, str]] = Counter()
         """(execution, request) -> how often clients asked for the first time, and calls that were made of it."""
+        self._cancelled: set[str] = set()
 
     def durable(self, process: Process, record: Record) -> None:
         match record:
@@ -112,6 +113,8 @@ class CallTruth:
 
     def attempts(self, process: Process, attempt: EngineAttempt) -> None:
         """A gateway asks an engine."""
+        if attempt.call in self._cancelled:
+            raise Violation(f"{attempt.call}: goes on after it was cancelled")
         key = attempt.sampling.key
         so_far = pack_ids([draw(key, position) for position in range(attempt.position)])
         prompt = b"".join(attempt.prompt)
@@ -161,6 +164,11 @@ class CallTruth:
         ):
             raise Violation(f"{call}: malformed calls are not recorded as they are")
         self._sim.counts["answers"] += 1
+
+    def cancelled(self, call: str) -> None:
+        """A client was told that a call is given up; it does not ask for it again."""
+        self._cancelled.add(call)
+        self._sim.counts["cancelled"] += 1
 
     def continued(self, call: str, previous: str) -> None:
         """A client that went on from a stored answer has its own."""
