@@ -13,7 +13,6 @@ from gyre_hpc.simulation.trainer import Trainer
 from gyre_hpc.simulation.weights import Content, Sum, Weights
 
 _KEEP_CHECKPOINTS = 2
-_TOKEN_S = 0.04
 
 
 class CellWorld:
@@ -21,7 +20,7 @@ class CellWorld:
         self.process, self.sim = process, process.sim
         self.store = Store(self.sim.watch, process.name)
         self.trainer = Trainer(self.store)
-        self.engine = Engine(process, _TOKEN_S)
+        self.engine = Engine(process, self.sim.scenario.token_s)
         self.ranks = Ranks(process.name, self.sim.scenario.ranks)
         self.desk = Desk(self)
         self.fetched: dict[str, Content] = {}
@@ -105,7 +104,7 @@ class CellWorld:
 
     def _load(self, running: Running, action: actions.LoadCheckpoint) -> None:
         def work() -> None:
-            saved = self.sim.disk.checkpoints.get(action.folder)
+            saved = self.sim.disk.checkpoint(action.folder)
             if saved is None:
                 raise ActionFailed("FileNotFoundError", action.folder)
             self.trainer.begin_from(action.version, saved.weights)

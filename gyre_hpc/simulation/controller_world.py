@@ -5,6 +5,7 @@ from typing import Any
 from gyre_hpc.machines.batch import actions
 from gyre_hpc.protocol.journal import CallBegin, ExecutionEnd
 from gyre_hpc.protocol.micro_batch import MicroBatch
+from gyre_hpc.simulation.disk import WARM_START
 from gyre_hpc.simulation.network import plain
 from gyre_hpc.simulation.process import ActionFailed, Process, Running
 from gyre_hpc.simulation.weights import Content
@@ -25,16 +26,13 @@ class ControllerWorld:
 
     def handlers(self) -> dict[type, Any]:
         return {
-            actions.FindCheckpoint: self._find, actions.FindWarmStart: self._find_warm, actions.StoreWarmStart: self._quick,
+            actions.FindCheckpoint: self._find, actions.FindWarmStart: self._find_warm, actions.StoreWarmStart: self._store_warm,
             actions.PrepareGroup: self._prepare, actions.PrepareWarm: self._prepare_warm, actions.ForgetMicroBatches: self._forget,
             actions.WriteStatus: self._status,
         }  # fmt: skip
 
     def _after(self, running: Running, mean_s: float, work: Any) -> None:
         running.end_after(self.sim.kernel.short(mean_s), work)
-
-    def _quick(self, running: Running, action: Any) -> None:
-        self._after(running, 0.01, lambda: None)
 
     def _status(self, running: Running, action: actions.WriteStatus) -> None:
         def work() -> None:
@@ -59,7 +57,20 @@ class ControllerWorld:
         self._after(running, 0.03, work)
 
     def _find_warm(self, running: Running, action: actions.FindWarmStart) -> None:
-        self._after(running, 0.02, lambda: None)
+        def work() -> actions.Checkpoint | None:
+            saved = self.sim.disk.warm_start
+            return actions.Checkpoint(folder=WARM_START, version=saved.version, update=-1) if saved is not None else None
+
+        self._after(running, 0.02, work)
+
+    def _store_warm(self, running: Running, action: actions.StoreWarmStart) -> None:
+        def work() -> None:
+            saved = self.sim.disk.checkpoints.get(f"checkpoints/{action.version}")
+            if saved is None:
+                raise ActionFailed("FileNotFoundError", f"checkpoints/{action.version}")
+            self.sim.disk.warm_start = saved
+
+        self._after(running, 0.01, work)
 
     def _prepare(self, running: Running, action: actions.PrepareGroup) -> None:
         def work() -> actions.PreparedGroup:

@@ -6,6 +6,8 @@ from typing import Any
 
 from gyre_hpc.protocol.identity import Version
 
+WARM_START = "cache/warm_start"
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedCheckpoint:
@@ -22,6 +24,8 @@ class Disk:
     """(process, attempt) -> durable records. A gateway's is its journal."""
     checkpoints: dict[str, SavedCheckpoint] = field(default_factory=dict)
     """Whole ones, by folder."""
+    warm_start: SavedCheckpoint | None = None
+    """In the cache."""
     full_until: dict[str, float] = field(default_factory=dict)
     slow_until: dict[str, tuple[float, float]] = field(default_factory=dict)
     """Process -> (until, longest write in seconds)."""
@@ -45,6 +49,10 @@ class Disk:
         ordered = sorted(self.checkpoints, key=lambda folder: self.checkpoints[folder].version)
         for folder in ordered[:-keep]:
             del self.checkpoints[folder]
+
+    def checkpoint(self, folder: str) -> SavedCheckpoint | None:
+        """In the run folder or in the cache."""
+        return self.warm_start if folder == WARM_START else self.checkpoints.get(folder)
 
     def newest(self) -> str | None:
         return max(self.checkpoints, key=lambda folder: self.checkpoints[folder].version, default=None)

@@ -51,10 +51,12 @@ _BREAKABLE: dict[str, tuple[str, ...]] = {
     "gateway": ("Render", "Reply", "Refuse", "Say", "KeepAlive", "EngineAttempt"),
     "runner": (
         "PrepareWorkspace", "PrepareWorkspace", "RunHarness", "StopHarness", "ScoreWorkspace", "ScoreWorkspace", "RemoveWorkspace",
-        "SweepWorkspaces", "MeasureUsage",
+        "SweepWorkspaces", "MeasureUsage", "RunHarness",
     ),
     "supervisor": ("SpawnProcess", "TerminateProcess", "KillProcess", "MirrorDirectory", "CheckAttempts"),
 }  # fmt: skip
+_LONG = {"gateway": (18.0,), "controller": (18.0,), "runner": (12.0, 18.0)}
+"""Seconds after which others give a part up."""
 _SHARES = (3, 3, 2, 1, 2, 2)
 _ONLY_BEFORE = {"Apply"}
 """Whether an optimizer step that fails was made is not a question a machine can answer; the shell answers it by dying."""
@@ -72,7 +74,7 @@ def draw(seed: int) -> Scenario:
     dice = random.Random(f"scenario {seed}")
     cells = dice.choice([4, 4, 4, 5])
     groups, size = dice.choice([(2, 2), (2, 2), (1, 3), (3, 1)])
-    mode = dice.choices(list(SchedulerMode), [6, 1, 1, 1])[0]
+    mode = dice.choices(list(SchedulerMode), [4, 1, 1, 1])[0]
     scenario = Scenario(
         seed=seed,
         cells=cells,
@@ -81,14 +83,15 @@ def draw(seed: int) -> Scenario:
         groups_per_batch=groups,
         group_size=size,
         evals=dice.choice([1, 1, 2]),
-        warm=dice.choice([0, 0, 0, 0, 2]),
+        warm=dice.choice([0, 0, 0, 2]),
         capacity=dice.choice([4, 6, 8]),
         ranks=dice.choice([1, 2, 2, 3]),
         kv=dice.choices(["pages", "none", "shared", "pd"], [7, 1, 1, 1])[0],
         mode=mode,
-        staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [6, 1, 1])[0],
+        staleness=dice.choices([Staleness.wait, Staleness.window, Staleness.soft], [4, 1, 1])[0],
         max_staleness=dice.choice([0, 1, 1, 2]),
         checkpoint_before_publish=dice.random() < 0.85,
+        token_s=dice.choice([0.04, 0.04, 0.04, 0.2]),
         max_calls=dice.choice([2, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
@@ -97,9 +100,9 @@ def draw(seed: int) -> Scenario:
 
 def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     """Those by time strike; the aimed ones need their moment to come."""
-    faults: list[Fault] = []
+    faults: list[Fault] = _in_turn(scenario, dice)
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(10, 12), dice.randint(6, 9)
+    num_timed, num_aimed = dice.randint(10, 12), dice.randint(4, 6)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
@@ -117,6 +120,22 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
             continue
         faults.append(fault)
     return msgspec.structs.replace(scenario, faults=tuple(sorted(faults, key=lambda fault: fault.at)))
+
+
+def _in_turn(scenario: Scenario, dice: random.Random) -> list[Fault]:
+    """Each action of each part fails every so many seeds."""
+    steps = [(part, on) for part, names in _BREAKABLE.items() for on in dict.fromkeys(names)]
+    faults = []
+    for place in range(4):
+        part, on = steps[(3 * scenario.seed + place) % len(steps)]
+        nth = dice.choice([1, 1, 2] if part in ("core", "satellite", "controller") else [1, 4, 7, 10])
+        share = 1.0 if on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
+        if place < 3:
+            faults.append(Fault(kind=FaultKind.broken, target=_name(part, scenario, dice), on=on, nth=nth, share=share))
+        else:
+            part, on = steps[(7 * scenario.seed) % len(steps)]
+            faults.append(Fault(kind=FaultKind.stall, target=_name(part, scenario, dice), on=on, nth=nth, for_s=dice.choice([9.0, 18.0])))
+    return faults
 
 
 def _comes_once(fault: Fault) -> bool:
@@ -151,8 +170,9 @@ def _fault(scenario: Scenario, dice: random.Random) -> Fault:
     if kind is FaultKind.bad_start:
         part = dice.choice(["satellite", "satellite", "core"])
         share = float(dice.choice([1, 2] if part == "core" else [1, 2, 4]))
-        return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=share)
-    for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 1.0, 2.0, 4.0, 8.0])
+        for_s = 10.0 if dice.random() < 0.3 else 0.0
+        return Fault(kind=kind, target=_name(part, scenario, dice), at=at, share=1.0 if for_s else share, for_s=for_s)
+    for_s = 0.0 if kind is FaultKind.crash else dice.choice([0.5, 1.0, 2.0, 4.0, 8.0, *_LONG.get(part, ())])
     share = dice.choice([0.3, 1.5]) if kind is FaultKind.disk_slow else 0.0
     other = ""
     if kind is FaultKind.cut and dice.random() < 0.6:

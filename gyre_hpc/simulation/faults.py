@@ -84,7 +84,8 @@ class Faults:
             case FaultKind.disk_slow:
                 sim.disk.slow_until[fault.target] = (now + fault.for_s, fault.share)
             case FaultKind.bad_start:
-                sim.bad_starts[fault.target] += int(fault.share)
+                starts = sim.hanging_starts if fault.for_s else sim.bad_starts
+                starts[fault.target] += int(fault.share)
                 if process is not None:
                     sim.end_process(process, -9)
             case FaultKind.preempt:

@@ -142,6 +142,9 @@ class GatewayWorld:
             gateway.later(_CONNECT_S, lambda: running.fail("CellLost", "no connection"))
             return
         cell = sim.network.peer_at(action.url, gateway.attempt)
+        if running.must_fail == "after":
+            gateway.later(0.001, lambda: running.fail("RequestRefused", "no such thing"))
+            return
         if cell is None or running.must_fail:
             gateway.later(0.001, lambda: running.fail("CellLost", "connection refused"))
             return

@@ -51,12 +51,23 @@ class Agent:
 
     def _spawn(self, role: str, messages: list[Message], turns: int, then: Callable[[], None]) -> None:
         self._num_threads += 1
-        name = "" if role == "main" else f"{role}-{self._num_threads}" if self._dice.random() < 0.6 else role
+        name = (
+            ""
+            if role == "main" or (role == "compaction" and self._dice.random() < 0.5)
+            else f"{role}-{self._num_threads}"
+            if self._dice.random() < 0.6
+            else role
+        )
         thread = Thread(name, role, messages, turns, then, stream=self._dice.random() < 0.7)
         thread.stores = self._dice.random() < 0.3
+        thread.instructed = thread.stores and role == "main" and self._dice.random() < 0.5
+        thread.logprobs = self._dice.random() < 0.2
+        if role == "main" and self._dice.random() < 0.01:
+            # An answer that nobody gave.
+            thread.previous = f"{self._execution}/999"
         if self._dice.random() < 0.01:
             # No engine looks for it: refused.
-            thread.stop = ("",)
+            thread.stop = self._dice.choice([("",), ("a",) * 65])
         elif self._dice.random() < 0.3:
             thread.stop = (chr(97 + self._dice.randrange(26)),)
         self._threads.append(thread)
@@ -139,7 +150,8 @@ class Agent:
 
     def _refused(self, thread: Thread, status: int, code: str) -> None:
         thread.connection = None
-        self._process.sim.watch.refused(self._execution, status, code)
+        if not thread.previous.endswith("/999"):
+            self._process.sim.watch.refused(self._execution, status, code)
         if code == "cancelled":
             self._rephrase(thread)
         elif status in (400, 404):
@@ -212,6 +224,8 @@ class Agent:
 
     def _looked_back(self, thread: Thread, call: str, reply: Reply) -> None:
         """A stored answer once more: the same."""
+        if reply.echo != ((b"short", b"long" * 99) if thread.instructed else ()):
+            raise Violation(f"{call}: {reply.echo} comes back with it")
         said = next(message for message in reversed(thread.messages) if message.role == "assistant")
         if (reply.call, reply.answer.content, reply.answer.tool_calls) != (call, said.content, said.tool_calls):
             raise Violation(f"{call}: {reply.answer} is fetched, {said} was given")
@@ -267,7 +281,8 @@ class Agent:
         inquiry = thread.inquiry(self._execution)
         if inquiry is not None:
             return inquiry
-        messages = thread.messages[thread.num_known :]
+        first = 1 if thread.instructed else 0
+        messages = thread.messages[:first] + thread.messages[max(first, thread.num_known) :]
         turns = digest_turns(messages)
         asked = f"{thread.name}\n{thread.previous}\n{thread.stop}"
         identity = digest(self._execution.encode(), asked.encode(), *(turn.digest for turn in turns))
@@ -284,4 +299,7 @@ class Agent:
             stop=thread.stop,
             store=thread.stores,
             previous=thread.previous,
+            instructed=thread.instructed,
+            logprobs=thread.logprobs,
+            echo=(b"short", b"long" * 99) if thread.instructed else (),
         )

@@ -63,6 +63,7 @@ class Simulation:
         self.watch = Watch(self)
         self.processes: dict[str, Process] = {}
         self.bad_starts: Counter[str] = Counter()
+        self.hanging_starts: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         self.born: set[str] = set()
         self.survivors: dict[str, Process] = {}
@@ -156,6 +157,9 @@ class Simulation:
         if self.bad_starts[process.name] > 0:
             self.bad_starts[process.name] -= 1
             self.end_process(process, 1)
+            return
+        if self.hanging_starts[process.name] > 0:
+            self.hanging_starts[process.name] -= 1
             return
         self.counts["starts"] += 1
         if process.incarnation > 1 or process.attempt > 1:

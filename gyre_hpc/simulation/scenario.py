@@ -25,7 +25,7 @@ class FaultKind(enum.Enum):
     disk_slow = "disk_slow"
     """Its writes take up to `share` seconds, for `for_s`."""
     bad_start = "bad_start"
-    """Its next `share` starts end before they register."""
+    """Its next `share` starts end before they register; with `for_s` they hang instead."""
     broken = "broken"
     """Its next action named `on` fails, after it took effect or before."""
     stall = "stall"
@@ -80,6 +80,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
     checkpoint_before_publish: bool = True
+    token_s: float = 0.04
+    """Between two tokens of an engine."""
     max_calls: int = 64
     """Of one execution at once."""
     max_tokens: int = 0
@@ -90,7 +92,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
         cells = f"{self.ranks} ranks a cell, KV {self.kv}"
-        limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution"
+        limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution, {self.token_s:g} s a token"
         head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])
 

@@ -49,6 +49,9 @@ class Thread:
     """It leaves its conversation with the gateway and sends what is new alone."""
     previous: str = ""
     """Answer that it goes on from."""
+    instructed: bool = False
+    """Its first message comes with each request."""
+    logprobs: bool = False
     num_known: int = 0
     """Messages that the gateway has."""
     about: About = About.nothing

@@ -46,7 +46,11 @@ def parse(ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
     kept = ids[: ids.index(last)] if last is not None and is_cut else ids
     text = "".join(chr(97 + id - FIRST_LETTER) for id in kept if FIRST_LETTER <= id < FIRST_LETTER + 26)
     calls = tuple(ToolCall(name="tool", arguments="{}") for id in kept if id == TOOL)
-    bad = tuple(Malformed(raw="?", start=place, end=place + 1, reason="bad") for place, id in enumerate(kept) if id == BAD)
+    bad = tuple(
+        Malformed(raw="?", start=place, end=place + 1, reason="bad", name="tool" if place % 2 else "")
+        for place, id in enumerate(kept)
+        if id == BAD
+    )
     return Answer(content=text, tool_calls=calls, malformed=bad, stopped_by=stop[0] if is_cut else "")
 
 
