@@ -40,9 +40,12 @@ CHANGEABLE = (
     "scheduler.split",
     "scheduler.theta0",
     "tracker.*",
+    "trainer.memory_limit_mb",
     "trainer.micro_batch_tokens",
     "transport.chunk_bytes",
     "transport.deadline_s",
+    "transport.kv",
+    "transport.kv_*",
 )
 """Patterns of keys that an attempt may set anew."""
 

@@ -145,6 +145,8 @@ def _kinds(config: Config) -> Iterator[Breach]:
         yield "transport.groups", config.transport.groups, "kinds that exist: c10d"
     if config.transport.kv not in ("tcp", "c10d", "mooncake", "memory", "none"):
         yield "transport.kv", config.transport.kv, "tcp, c10d, mooncake, memory (cells of one process) or none"
+    if config.transport.kv == "memory" and config.engine.kind is EngineKind.embedded:
+        yield "transport.kv", "memory", "each of these cells is a process of its own: tcp, c10d, mooncake or none"
     if config.transport.kv_protocol not in ("tcp", "rdma"):
         yield "transport.kv_protocol", config.transport.kv_protocol, "tcp, or rdma where there is a device"
     if config.transport.backend not in ("gloo", "nccl"):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
-from gyre_hpc.config.schema import Config, EngineKind, SandboxKind
+from gyre_hpc.config.schema import Config, EngineKind, SandboxKind, TrainerKind
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.harnesses.command import Command, words
@@ -20,6 +20,9 @@ from gyre_hpc.ports import listen
 from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.suites import create_scripted_agent, create_suite
 from gyre_hpc.transport.mooncake_needs import check_mooncake
+
+_GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
+"""One of them is there where a driver is: NVIDIA's, that of WSL, AMD's (whose NCCL is RCCL)."""
 
 
 def check_surroundings(config: Config) -> None:
@@ -34,8 +37,7 @@ def check_surroundings(config: Config) -> None:
         _check_imitated(config)
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
-    if config.transport.kv == "mooncake":
-        check_mooncake()
+    _check_transport(config)
     scratch = above_scratch(config)
     if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
         raise UserError(
@@ -65,6 +67,15 @@ def check_harness(config: Config) -> None:
         which = "" if version == harness.version else f" --version {version}"
         where = f" --cache {config.paths.cache}" if config.paths.cache else ""
         raise UserError("harness.name", harness.name, f"not installed; run: gyre harness install {harness.name}{which}{where}")
+
+
+def _check_transport(config: Config) -> None:
+    """Asked for where it is not, NCCL fails each commit of several cells."""
+    if config.transport.kv == "mooncake":
+        check_mooncake(config.transport.kv_protocol)
+    is_used = config.trainer.kind is TrainerKind.embedded
+    if config.transport.backend == "nccl" and is_used and not any(Path(device).exists() for device in _GPUS):
+        raise UserError("transport.backend", "nccl", "there is no GPU here; use gloo")
 
 
 def _check_imitated(config: Config) -> None:

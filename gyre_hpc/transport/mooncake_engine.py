@@ -24,7 +24,7 @@ class MooncakeEngine:
     """`protocol`: tcp or rdma; `device`: RDMA devices, comma-separated, empty: it looks for them."""
 
     def __init__(self, host: str, protocol: str, device: str) -> None:
-        check_mooncake()
+        check_mooncake(protocol)
         _settle(host, protocol)
         try:
             from mooncake.engine import TransferEngine

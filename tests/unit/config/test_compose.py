@@ -11,6 +11,7 @@ from gyre_hpc.config.compose import compose_config, experiments, known_keys
 from gyre_hpc.config.resume import CHANGEABLE
 from gyre_hpc.config.schema import Advantage, Config, EngineKind, SandboxKind, SchedulerMode, Staleness, TrainerKind
 from gyre_hpc.config.stored import load_config, store_config
+from gyre_hpc.config.validate import value_of
 from gyre_hpc.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -106,6 +107,15 @@ def test_resume_takes_the_stored_config_and_what_may_change(tmp_path: Path):
     config = compose_config([f"resume={tmp_path}", "algo.updates=20", "tracker.tensorboard=false"])
     assert (config.seed, config.algo.group_size, config.algo.updates, config.tracker.tensorboard) == (5, 4, 20, False)
     assert config.resume == config.paths.run == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "override", ["transport.kv=none", "transport.kv_protocol=rdma", "transport.kv_budget_s=0.5", "trainer.memory_limit_mb=64"]
+)
+def test_what_stopped_a_run_without_touching_its_numbers_may_change_on_resume(tmp_path: Path, override: str):
+    store_config(compose_config(), tmp_path / "config.yaml")
+    key, _, value = override.partition("=")
+    assert str(value_of(compose_config([f"resume={tmp_path}", override]), key)) == value
 
 
 @pytest.mark.parametrize("override", ["seed=1", "algo.group_size=2", "scheduler=async", "+experiment=deepswe", "model.num_layers=2"])

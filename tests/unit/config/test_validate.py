@@ -51,6 +51,7 @@ def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key
         ({"transport__backend": "mpi"}, "transport.backend"),
         ({"transport__groups": "torchft"}, "transport.groups"),
         ({"transport__kv": "pigeon"}, "transport.kv"),
+        ({"transport__kv": "memory"}, "transport.kv"),
         ({"scheduler__mode": SchedulerMode.async_split, "scheduler__split": 4}, "scheduler.split"),
         ({"scheduler__mode": SchedulerMode.async_split, "cluster__cells": 1}, "scheduler.split"),
         ({"model__num_heads": 3}, "model.num_kv_heads"),
@@ -86,6 +87,7 @@ def test_what_cannot_work_together_is_refused(values: dict[str, object], field: 
         {"checkpoint__every": 3, "checkpoint__before_publish": False},
         {"algo__top_p": 1.0, "warm_start__sloppiness": 0.0},
         {"cluster__cells": 1},
+        {"transport__kv": "memory", "engine__kind": EngineKind.timed, "trainer__kind": TrainerKind.timed},
     ],
 )
 def test_what_works_is_accepted(values: dict[str, object]):

@@ -45,6 +45,28 @@ def test_what_is_missing_here_is_refused_and_no_run_folder_is_left(tmp_path: Pat
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.parametrize(
+    ("values", "field"),
+    [({"transport__backend": "nccl"}, "transport.backend"), ({"transport__kv_protocol": "rdma"}, "transport.kv_protocol")],
+)
+def test_a_device_that_is_not_here_is_refused_instead_of_going_on_over_something_else(
+    tmp_path: Path, values: dict[str, object], field: str, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: object())
+    monkeypatch.setattr("ctypes.CDLL", lambda name: object())
+    no_devices, a_device = tmp_path / "none", tmp_path / "some" / "mlx5_0"
+    a_device.mkdir(parents=True)
+    monkeypatch.setattr("gyre_hpc.transport.mooncake_needs.RDMA_DEVICES", no_devices)
+    monkeypatch.setattr("gyre_hpc.launch.surroundings._GPUS", (str(no_devices),))
+    config = config_for(tmp_path, transport__kv="mooncake", **values)
+    with pytest.raises(UserError) as caught:
+        check_surroundings(config)
+    assert caught.value.field == field
+    monkeypatch.setattr("gyre_hpc.transport.mooncake_needs.RDMA_DEVICES", a_device.parent)
+    monkeypatch.setattr("gyre_hpc.launch.surroundings._GPUS", (str(a_device),))
+    check_surroundings(config)
+
+
 def real_harness(root: Path, **values: object) -> Config:
     alone = {"harness__name": "codex", "harness__max_calls": 0, "harness__max_output_tokens": 0, "harness__context_tokens": 0}
     return config_for(root, **(alone | {"model__max_context": 32768} | values))
