@@ -55,6 +55,12 @@ _BREAKABLE: dict[str, tuple[str, ...]] = {
     ),
     "supervisor": ("SpawnProcess", "TerminateProcess", "KillProcess", "MirrorDirectory", "CheckAttempts"),
 }  # fmt: skip
+_SLOW = (
+    ("runner", "PrepareWorkspace"), ("runner", "ScoreWorkspace"), ("gateway", "Reply"), ("supervisor", "KillProcess"), ("core", "Reduce"),
+    ("satellite", "HandInSum"), ("satellite", "Accumulate"), ("satellite", "FetchMicroBatch"), ("controller", "PrepareGroup"),
+    ("gateway", "Render"), ("satellite", "PullSnapshot"), ("core", "SaveCheckpoint"), ("satellite", "Measure"),
+)  # fmt: skip
+"""What may take longer than its deadline, in turn."""
 _LONG = {"gateway": (18.0,), "controller": (18.0,), "runner": (12.0, 18.0)}
 """Seconds after which others give a part up."""
 _SHARES = (3, 3, 2, 1, 2, 2)
@@ -75,6 +81,7 @@ def draw(seed: int) -> Scenario:
     cells = dice.choice([4, 4, 4, 5])
     groups, size = dice.choice([(2, 2), (2, 2), (1, 3), (3, 1)])
     mode = dice.choices(list(SchedulerMode), [4, 1, 1, 1])[0]
+    warm = dice.choice([0, 0, 0, 2])
     scenario = Scenario(
         seed=seed,
         cells=cells,
@@ -83,7 +90,8 @@ def draw(seed: int) -> Scenario:
         groups_per_batch=groups,
         group_size=size,
         evals=dice.choice([1, 1, 2]),
-        warm=dice.choice([0, 0, 0, 2]),
+        warm=warm,
+        warm_cached=warm > 0 and dice.random() < 0.4,
         capacity=dice.choice([4, 6, 8]),
         ranks=dice.choice([1, 2, 2, 3]),
         kv=dice.choices(["pages", "none", "shared", "pd"], [7, 1, 1, 1])[0],
@@ -92,7 +100,7 @@ def draw(seed: int) -> Scenario:
         max_staleness=dice.choice([0, 1, 1, 2]),
         checkpoint_before_publish=dice.random() < 0.85,
         token_s=dice.choice([0.04, 0.04, 0.04, 0.2]),
-        max_calls=dice.choice([2, 64, 64, 64]),
+        max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
     return _with_faults(scenario, dice)
@@ -102,7 +110,7 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     """Those by time strike; the aimed ones need their moment to come."""
     faults: list[Fault] = _in_turn(scenario, dice)
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(10, 12), dice.randint(4, 6)
+    num_timed, num_aimed = dice.randint(9, 11), dice.randint(1, 3)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
@@ -126,15 +134,19 @@ def _in_turn(scenario: Scenario, dice: random.Random) -> list[Fault]:
     """Each action of each part fails every so many seeds."""
     steps = [(part, on) for part, names in _BREAKABLE.items() for on in dict.fromkeys(names)]
     faults = []
-    for place in range(4):
+    for place in range(3):
         part, on = steps[(3 * scenario.seed + place) % len(steps)]
         nth = dice.choice([1, 1, 2] if part in ("core", "satellite", "controller") else [1, 4, 7, 10])
         share = 1.0 if on not in _ONLY_BEFORE and dice.random() < 0.4 else 0.0
-        if place < 3:
-            faults.append(Fault(kind=FaultKind.broken, target=_name(part, scenario, dice), on=on, nth=nth, share=share))
-        else:
-            part, on = steps[(7 * scenario.seed) % len(steps)]
-            faults.append(Fault(kind=FaultKind.stall, target=_name(part, scenario, dice), on=on, nth=nth, for_s=dice.choice([9.0, 18.0])))
+        faults.append(Fault(kind=FaultKind.broken, target=_name(part, scenario, dice), on=on, nth=nth, share=share))
+    part, on = _SLOW[scenario.seed % len(_SLOW)]
+    target = _name(part, scenario, dice)
+    if on == "KillProcess":
+        faults.append(Fault(kind=FaultKind.broken, target=target, on="TerminateProcess"))
+    faults.append(Fault(kind=FaultKind.stall, target=target, on=on, nth=dice.choice([1, 2, 4]) if part != "supervisor" else 1, for_s=18.0))
+    away = ("runner", "gateway", "controller", "", "")[scenario.seed % 5]
+    if away:
+        faults.append(Fault(kind=FaultKind.pause, target=_name(away, scenario, dice), at=dice.uniform(3.0, 10.0), for_s=16.0))
     return faults
 
 

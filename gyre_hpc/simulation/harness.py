@@ -29,6 +29,8 @@ class Agent:
         self._num_threads = 0
         self.is_over = False
         self.is_hanging = self._dice.random() < 0.04
+        self.is_stuck = self.is_hanging and self._dice.random() < 0.3
+        """Not even SIGKILL ends it."""
         process.on_death.append(self.stop)
 
     def start(self) -> None:
@@ -48,6 +50,7 @@ class Agent:
         self.is_over = True
         for thread in self._threads:
             self._leave(thread)
+            self._leave_open(thread)
 
     def _spawn(self, role: str, messages: list[Message], turns: int, then: Callable[[], None]) -> None:
         self._num_threads += 1
@@ -134,6 +137,11 @@ class Agent:
         if world.connections.get(connection.conn) is connection:
             gateway.later(self._process.sim.kernel.rng.uniform(0.0005, 0.003), lambda: world.closed(connection))
 
+    def _leave_open(self, thread: Thread) -> None:
+        if thread.open is not None:
+            thread.connection, thread.open = thread.open, None
+            self._leave(thread)
+
     def _hear(self, thread: Thread, number: int, kind: str, what: Any) -> None:
         if self.is_over or thread.number != number:
             return
@@ -213,11 +221,13 @@ class Agent:
                 self._go_on(thread)
             case About.cancel, "confirm" if self._dice.random() < 0.3:
                 # Its client asks again by itself, as if nothing were.
+                self._leave_open(thread)
                 self._ask(thread, again=True)
             case About.cancel, "confirm":
                 self._process.sim.watch.cancelled(call)
                 self._rephrase(thread)
             case About.cancel, "error" if what[1] == "already_ended":
+                self._leave_open(thread)
                 self._ask(thread, again=True)
             case _:
                 raise Violation(f"{call}: asked about {about.value}, told {kind} {what}")
@@ -236,6 +246,7 @@ class Agent:
         thread.regrets -= 1
         if self._dice.random() < 0.5:
             self._leave(thread)
+        thread.open = thread.connection
         thread.number += 1
         thread.inquire(About.cancel, call)
         self._ask(thread)

@@ -21,6 +21,7 @@ from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.scenario import Scenario
 from gyre_hpc.simulation.waits import waits
 from gyre_hpc.simulation.watch import Watch
+from gyre_hpc.simulation.weights import Weights
 
 LIMIT_S = 900.0
 LIMIT_EVENTS = 250_000
@@ -58,6 +59,8 @@ class Simulation:
         self.kernel = Kernel(scenario.seed)
         self.kernel.print = trace
         self.disk = Disk()
+        if scenario.warm_cached:
+            self.disk.warm_start = SavedCheckpoint(Version(0, 0), Weights("fit of another run"), {})
         self.network = Network(self)
         self.groups = Groups(self)
         self.watch = Watch(self)

@@ -50,7 +50,8 @@ class RunnerWorld:
 
         def done(finished: bool) -> None:
             self._agents.pop(execution, None)
-            running.end_after(0.01, lambda: HarnessEnd(code=0 if finished else 1, started=True, finished=finished))
+            limit = "memory" if not finished and random.Random(f"limit {execution}").random() < 0.2 else ""
+            running.end_after(0.01, lambda: HarnessEnd(code=0 if finished else 1, started=True, finished=finished, limit=limit))
 
         if random.Random(f"sandbox {execution}").random() < 0.02:
             running.end_after(0.05, lambda: HarnessEnd(code=1, started=False, finished=False, tail="no sandbox"))
@@ -64,7 +65,7 @@ class RunnerWorld:
         found = self._agents.get(action.execution)
         if found is not None:
             agent = found[0]
-            if action.force or not agent.is_hanging:
+            if not agent.is_stuck and (action.force or not agent.is_hanging):
                 self.process.later(0.01, lambda: agent.end(False))
         running.end_after(0.001, lambda: None)
 
@@ -74,7 +75,7 @@ class RunnerWorld:
         def work() -> Scored | Unscorable:
             if dice.random() < 0.02:
                 raise ActionFailed("RuntimeError", "checker crashed")
-            if dice.random() < 0.02:
+            if dice.random() < 0.04:
                 return Unscorable("nothing to score")
             value = dice.choice([0.0, 0.5, 1.0])
             return Scored(value=value, passed=value == 1.0)

@@ -71,6 +71,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     group_size: int = 2
     evals: int = 2
     warm: int = 0
+    warm_cached: bool = False
+    """Another run has left its warm start."""
     capacity: int = 6
     ranks: int = 1
     """Of each cell."""

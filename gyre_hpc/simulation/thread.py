@@ -42,6 +42,8 @@ class Thread:
     tries: int = 0
     """Of the present inquiry."""
     connection: Connection | None = None
+    open: Connection | None = None
+    """Of the call that it cancels."""
     children: int = 0
     stream: bool = True
     stop: tuple[str, ...] = ()
