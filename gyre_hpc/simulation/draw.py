@@ -147,6 +147,10 @@ def _in_turn(scenario: Scenario, dice: random.Random) -> list[Fault]:
     away = ("runner", "gateway", "controller", "", "")[scenario.seed % 5]
     if away:
         faults.append(Fault(kind=FaultKind.pause, target=_name(away, scenario, dice), at=dice.uniform(3.0, 10.0), for_s=16.0))
+    if scenario.seed % 2:
+        # There are few hand-ins: whoever makes the first one.
+        names = [f"cell-{index}" for index in range(1, scenario.cells)]
+        faults += [Fault(kind=FaultKind.rot, target=name, on="HandInSum:end", for_s=2.0) for name in names]
     return faults
 
 

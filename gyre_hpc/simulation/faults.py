@@ -88,6 +88,8 @@ class Faults:
                 starts[fault.target] += int(fault.share)
                 if process is not None:
                     sim.end_process(process, -9)
+            case FaultKind.rot:
+                sim.kernel.at(sim.kernel.rng.uniform(0.0, fault.for_s), sim.rot)
             case FaultKind.preempt:
                 if fault.share:
                     sim.give_notice(fault.for_s)

@@ -8,8 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Reply, Retrieve
-from gyre_hpc.machines.call.turns import digest, digest_turns
+from gyre_hpc.machines.call.actions import Arrived, Reply
 from gyre_hpc.simulation.gateway_world import GatewayWorld
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
@@ -87,7 +86,7 @@ class Agent:
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
         thread.tries += 1
-        number, request = thread.number, self._request(thread)
+        number, request = thread.number, thread.request(self._execution)
         if not again and isinstance(request, Arrived):
             sim.watch.asks(self._execution, request.request_hash)
         gateway = sim.network.peer_at(self._gateway, self._process.attempt)
@@ -234,7 +233,7 @@ class Agent:
 
     def _looked_back(self, thread: Thread, call: str, reply: Reply) -> None:
         """A stored answer once more: the same."""
-        if reply.echo != ((b"short", b"long" * 99) if thread.instructed else ()):
+        if reply.echo != thread.echo:
             raise Violation(f"{call}: {reply.echo} comes back with it")
         said = next(message for message in reversed(thread.messages) if message.role == "assistant")
         if (reply.call, reply.answer.content, reply.answer.tool_calls) != (call, said.content, said.tool_calls):
@@ -287,30 +286,3 @@ class Agent:
             self._later(0.01, lambda: self._ask(thread))
 
         self._spawn("compaction", [*thread.messages, Message(role="user", content="summarise")], 1, back)
-
-    def _request(self, thread: Thread) -> Arrived | Retrieve | Forget | Cancel:
-        inquiry = thread.inquiry(self._execution)
-        if inquiry is not None:
-            return inquiry
-        first = 1 if thread.instructed else 0
-        messages = thread.messages[:first] + thread.messages[max(first, thread.num_known) :]
-        turns = digest_turns(messages)
-        asked = f"{thread.name}\n{thread.previous}\n{thread.stop}"
-        identity = digest(self._execution.encode(), asked.encode(), *(turn.digest for turn in turns))
-        return Arrived(
-            conn="",
-            execution=self._execution,
-            role=thread.role,
-            thread=thread.name,
-            request_hash=identity.hex(),
-            messages=tuple(messages),
-            turns=turns,
-            tools_digest=b"",
-            stream=thread.stream,
-            stop=thread.stop,
-            store=thread.stores,
-            previous=thread.previous,
-            instructed=thread.instructed,
-            logprobs=thread.logprobs,
-            echo=(b"short", b"long" * 99) if thread.instructed else (),
-        )

@@ -124,6 +124,12 @@ class Simulation:
                 self.end_process(process, -9)
         self.kernel.at(1.0, self._begin_attempt)
 
+    def rot(self) -> None:
+        """In the memory of the core."""
+        core = self.processes.get("cell-0")
+        if core is not None and core.alive and core.machine is not None:
+            core.world.store.rot()
+
     def give_notice(self, for_s: float) -> None:
         """The allocation ends in `for_s`: its supervisor is told, and ends the run in good order if there is time."""
         supervisor = self.processes[SUPERVISOR]

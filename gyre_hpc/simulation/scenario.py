@@ -32,6 +32,8 @@ class FaultKind(enum.Enum):
     """Its next action named `on` takes `for_s` longer."""
     odd_rank = "odd_rank"
     """Its next action named `on` is not heard by its last rank, or with `share` done by it without letting go of its memory."""
+    rot = "rot"
+    """Of the newest sum that was handed in to the core, a micro-batch is lost within `for_s`, from its manifest too."""
     preempt = "preempt"
     """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that.
     With `share` it is told before, and has `for_s` to end in good order."""

@@ -39,6 +39,16 @@ class Store:
             raise ActionFailed("StaleMessage", "that update is over")
         self.held.setdefault((update, hand_in.cell, hand_in.fence), (hand_in, list(total)))
 
+    def rot(self) -> None:
+        """The newest sum that was handed in loses its last micro-batch."""
+        if not self.held:
+            return
+        key = next(reversed(self.held))
+        hand_in, total = self.held[key]
+        lost = hand_in.ids[-1:]
+        shorter = HandIn(cell=hand_in.cell, fence=hand_in.fence, ids=hand_in.ids[:-1])
+        self.held[key] = (shorter, [gradient for gradient in total if gradient.content.id not in lost])
+
     def forget(self, before_update: int) -> None:
         self._floor = max(self._floor, before_update)
         self.held = {key: value for key, value in self.held.items() if key[0] >= before_update}

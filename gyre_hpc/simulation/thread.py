@@ -5,7 +5,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.actions import Cancel, Forget, Retrieve
+from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Retrieve
+from gyre_hpc.machines.call.turns import digest, digest_turns
 from gyre_hpc.simulation.gateway_world import Connection
 
 
@@ -73,3 +74,36 @@ class Thread:
             case About.cancel:
                 return Cancel("", execution, self.call)
         return None
+
+    @property
+    def echo(self) -> tuple[bytes, ...]:
+        """What it wants back with a stored answer."""
+        return (b"short", b"long" * 99) if self.instructed else ()
+
+    def request(self, execution: str) -> Arrived | Retrieve | Forget | Cancel:
+        """Its next one."""
+        inquiry = self.inquiry(execution)
+        if inquiry is not None:
+            return inquiry
+        first = 1 if self.instructed else 0
+        messages = self.messages[:first] + self.messages[max(first, self.num_known) :]
+        turns = digest_turns(messages)
+        asked = f"{self.name}\n{self.previous}\n{self.stop}"
+        identity = digest(execution.encode(), asked.encode(), *(turn.digest for turn in turns))
+        return Arrived(
+            conn="",
+            execution=execution,
+            role=self.role,
+            thread=self.name,
+            request_hash=identity.hex(),
+            messages=tuple(messages),
+            turns=turns,
+            tools_digest=b"",
+            stream=self.stream,
+            stop=self.stop,
+            store=self.stores,
+            previous=self.previous,
+            instructed=self.instructed,
+            logprobs=self.logprobs,
+            echo=self.echo,
+        )
