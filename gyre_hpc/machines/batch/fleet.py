@@ -64,6 +64,8 @@ class Cell:
         self.aside = ""
         self.failed_starts = 0
         """In a row, of its own."""
+        self.stuck = (-1, 0)
+        """(update, starts in a row that ended because it got nowhere while that update was to be made)."""
         self.is_own_start = True
         """This controller saw the incarnation begin or live: when it ends before it ever worked, that was a failed start."""
         self.asked_at = -1e18

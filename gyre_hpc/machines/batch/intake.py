@@ -48,6 +48,18 @@ def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]
     return [*effects, ask_restart(cell, now), Note("cell_restarted", {"cell": cell.name, "reason": cell.lost})]
 
 
+def lose_stuck(state: State, now: float, cell: Cell, reason: str) -> list[Effect]:
+    """As `lose_cell`, for a cell that is there and gets nowhere. A core that does so start after start, with no update between, would
+    for ever: weights that it loads again each time look like progress."""
+    update, count = cell.stuck
+    cell.stuck = (state.update, count + 1 if update == state.update else 1)
+    effects, num_starts = lose_cell(state, now, cell, reason), cell.stuck[1]
+    if cell is not state.fleet.core or num_starts < state.settings.max_failed_starts_of_core:
+        return effects
+    why = f"{cell.name}, the core, got stuck in {num_starts} starts in a row; last: {reason}; see logs/{cell.name}.log"
+    return [*effects, *finish(state, now, 1, why)]
+
+
 def _let_go(state: State, cell: Cell, reason: str) -> list[Effect]:
     """An incarnation of the cell is gone, with all that it held."""
     is_core = cell is state.fleet.core

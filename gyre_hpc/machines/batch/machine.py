@@ -145,7 +145,7 @@ class BatchMachine(Machine):
             if watchdog.starts_late(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
             elif reason := watchdog.hangs(state, cell, now):
-                effects += intake.lose_cell(state, now, cell, reason)
+                effects += intake.lose_stuck(state, now, cell, reason)
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:
                 effects.append(intake.ask_restart(cell, now))
         for cell in state.fleet.cells.values():
