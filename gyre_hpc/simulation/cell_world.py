@@ -118,6 +118,7 @@ class CellWorld:
         self._after(running, 0.002, self.trainer.zero)
 
     def _accumulate(self, running: Running, action: actions.Accumulate) -> None:
+        self.sim.watch.accumulates(self, action.id)
         content = self.fetched.pop(action.id, None)
         seconds = self.sim.kernel.short(0.3)
 

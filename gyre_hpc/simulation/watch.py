@@ -45,6 +45,7 @@ class Watch:
         self.asks = self._calls.asks
         self.made = self._training.made
         self.applies = self._training.applies
+        self.accumulates = self._training.accumulates
         self.accumulated = self._training.accumulated
         self.handed_in = self._training.handed_in
         self.saved = self._training.saved

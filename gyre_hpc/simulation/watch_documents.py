@@ -63,8 +63,11 @@ class DocumentTruth:
         self._grows("generation formed", who, state.generation)
         for cell in state.fleet.cells.values():
             numbers = (cell.term, cell.fence, cell.incarnation)
-            if self._numbers.get((process, cell.name)) == numbers:
+            known = self._numbers.get((process, cell.name))
+            if known == numbers:
                 continue
+            if known is not None and cell.fence > known[1] and state.batch.ledger.accumulated(cell.name):
+                raise Violation(f"{cell.name} is fenced off under {known[1]}, and what it accumulated counts as done")
             self._numbers[process, cell.name] = numbers
             self._grows("term decided", (*who, cell.name), cell.term)
             self._grows("fence decided", (*who, cell.name), cell.fence)

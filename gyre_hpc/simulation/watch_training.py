@@ -81,6 +81,13 @@ class TrainingTruth:
             if steps and update - min(steps) > scenario.max_staleness:
                 raise Violation(f"update {update}: group {group} began at step {min(steps)}, staleness bound {scenario.max_staleness}")
 
+    def accumulates(self, cell: Any, id: str) -> None:
+        """A cell begins to add a micro-batch to its sum."""
+        state = cell.process.machine.state
+        lease, order = (state.total.update, state.total.fence), (state.order.update, state.order.fence)
+        if lease != order:
+            raise Violation(f"{cell.process.name} accumulates {id} for {lease}, its lease is expired: {order} holds")
+
     def accumulated(self, cell: Any, content: Content) -> None:
         self._sim.counts["accumulated"] += 1
         if cell.process.name != "cell-0":
