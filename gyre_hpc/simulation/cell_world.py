@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from gyre_hpc.machines.cell import actions
+from gyre_hpc.machines.cell import CellMachine, actions
 from gyre_hpc.protocol.to_batch import MicroBatchFacts, RankMemory
 from gyre_hpc.simulation.engine import Engine
 from gyre_hpc.simulation.kv import Desk
@@ -235,6 +235,8 @@ class CellWorld:
 
     def _measure(self, running: Running, action: actions.Measure) -> None:
         def work() -> actions.Figures:
+            if self.store.is_rotting and running.is_current and not running.must_fail and self._is_uncommitted():
+                self.store.rot()
             if action.update >= 0:
                 self.store.forget(action.update)
             held = tuple(hand_in for (update, _, _), (hand_in, _) in self.store.held.items() if update == action.update)
@@ -246,6 +248,11 @@ class CellWorld:
             )  # fmt: skip
 
         self._after(running, 0.004, work)
+
+    def _is_uncommitted(self) -> bool:
+        """What is lost behind a manifest, no manifest shows."""
+        machine = self.process.machine
+        return isinstance(machine, CellMachine) and machine.state.commit is None
 
     def cell_at(self, url: str) -> "CellWorld | None":
         other = self.sim.network.process_at(url)

@@ -110,7 +110,7 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     """Those by time strike; the aimed ones need their moment to come."""
     faults: list[Fault] = _in_turn(scenario, dice)
     num_crashes: Counter[str] = Counter()
-    num_timed, num_aimed = dice.randint(9, 11), dice.randint(1, 3)
+    num_timed, num_aimed = dice.randint(9, 11), dice.randint(4, 6)
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
@@ -146,7 +146,14 @@ def _in_turn(scenario: Scenario, dice: random.Random) -> list[Fault]:
     faults.append(Fault(kind=FaultKind.stall, target=target, on=on, nth=dice.choice([1, 2, 4]) if part != "supervisor" else 1, for_s=18.0))
     away = ("runner", "gateway", "controller", "", "")[scenario.seed % 5]
     if away:
-        faults.append(Fault(kind=FaultKind.pause, target=_name(away, scenario, dice), at=dice.uniform(3.0, 10.0), for_s=16.0))
+        faults.append(
+            Fault(
+                kind=FaultKind.pause,
+                target=_name(away, scenario, dice),
+                at=dice.uniform(3.0, 10.0),
+                for_s=10.0 if away == "runner" else 16.0,
+            )
+        )
     if scenario.seed % 2:
         # There are few hand-ins: whoever makes the first one.
         names = [f"cell-{index}" for index in range(1, scenario.cells)]

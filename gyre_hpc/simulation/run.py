@@ -128,7 +128,7 @@ class Simulation:
         """In the memory of the core."""
         core = self.processes.get("cell-0")
         if core is not None and core.alive and core.machine is not None:
-            core.world.store.rot()
+            core.world.store.is_rotting = True
 
     def give_notice(self, for_s: float) -> None:
         """The allocation ends in `for_s`: its supervisor is told, and ends the run in good order if there is time."""

@@ -33,7 +33,7 @@ class FaultKind(enum.Enum):
     odd_rank = "odd_rank"
     """Its next action named `on` is not heard by its last rank, or with `share` done by it without letting go of its memory."""
     rot = "rot"
-    """Of the newest sum that was handed in to the core, a micro-batch is lost within `for_s`, from its manifest too."""
+    """Of the newest sum that was handed in to the core, a micro-batch is lost, from its manifest too, before the next commit looks at it."""
     preempt = "preempt"
     """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that.
     With `share` it is told before, and has `for_s` to end in good order."""

@@ -18,6 +18,7 @@ class Store:
         self._watch, self._name = watch, name
         self._floor = -1
         self.snapshots: dict[Version, Weights] = {}
+        self.is_rotting = False
         self.held: dict[tuple[int, str, int], tuple[HandIn, Sum]] = {}
 
     def put(self, version: Version, weights: Weights) -> None:
@@ -41,6 +42,7 @@ class Store:
 
     def rot(self) -> None:
         """The newest sum that was handed in loses its last micro-batch."""
+        self.is_rotting = False
         if not self.held:
             return
         key = next(reversed(self.held))

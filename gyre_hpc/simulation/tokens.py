@@ -47,7 +47,7 @@ def parse(ids: Sequence[int], stop: Sequence[str] = ()) -> Answer:
     text = "".join(chr(97 + id - FIRST_LETTER) for id in kept if FIRST_LETTER <= id < FIRST_LETTER + 26)
     calls = tuple(ToolCall(name="tool", arguments="{}") for id in kept if id == TOOL)
     bad = tuple(
-        Malformed(raw="?", start=place, end=place + 1, reason="bad", name="tool" if place % 2 else "")
+        Malformed(raw="?", start=place, end=place + 1, reason="bad", name="tool" if ids[0] % 2 else "")
         for place, id in enumerate(kept)
         if id == BAD
     )
