@@ -119,8 +119,10 @@ def _plan(giving: Giving, order: KvOrder, kv: KvFacts, settings: CellSettings, l
     if speeds.spared <= 0:
         giving.sent = (giving.sent[0], giving.sent[1] * _FORGIVEN)
         giving.stays = f"prefill is faster ({speeds.prefill:.0f} tokens/s against {speeds.move:.0f})"
+    elif left_s <= 0:
+        giving.stays = "no time is left of the budget"
     else:
-        giving.stays = f"no room ({max(target.free_tokens for target in order.targets)} tokens) or no time ({left_s:.3g} s) for any of them"
+        giving.stays = f"no room ({max(target.free_tokens for target in order.targets)} tokens) or too little time ({left_s:.3g} s) for any of them"
 
 
 def _target(target: KvTarget) -> Target:

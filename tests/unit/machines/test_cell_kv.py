@@ -200,7 +200,7 @@ def test_nothing_moves_once_the_budget_is_spent() -> None:
     cell.finish(CloseAdmission)
     cell.finish(ListConversations)
     assert cell.is_running(AbortLive)
-    assert "no time" in noted(cell, "kv_stays")[0]["reason"]
+    assert "no time is left" in noted(cell, "kv_stays")[0]["reason"]
 
 
 def test_a_slow_transfer_is_measured_and_makes_prefill_the_faster_way() -> None:
