@@ -157,7 +157,7 @@ def _gateway(scenario: Scenario, process: Process, register: Register) -> Gatewa
         gone_s=3.0,
         abandon_s=2.0,
         keepalive_s=4.0,
-        call_deadline_s=25.0,
+        call_deadline_s=6.0,
         hold_s=2.0,
         unread_s=6.0,
         max_calls=scenario.max_calls,

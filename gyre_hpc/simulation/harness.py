@@ -248,7 +248,7 @@ class Agent:
         thread.open = thread.connection
         thread.number += 1
         thread.inquire(About.cancel, call)
-        self._ask(thread)
+        self._later(self._dice.choice([0.0, 0.0, 3.0]), lambda: self._ask(thread))
 
     def _rephrase(self, thread: Thread) -> None:
         thread.number += 1
