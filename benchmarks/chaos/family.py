@@ -4,6 +4,7 @@ Every one inherits a mark in its environment, or stands below one that has it wh
 mark, and without its parent nobody would know it again. So they are looked at often and remembered.
 """
 
+import contextlib
 import os
 import signal
 import uuid
@@ -38,7 +39,8 @@ class Family:
     def end(self) -> None:
         """Kill what still lives."""
         for pid in self.look():
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):  # ended meanwhile
+                os.kill(pid, signal.SIGKILL)
 
     def _is_marked(self, pid: int) -> bool:
         try:

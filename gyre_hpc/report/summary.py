@@ -42,6 +42,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     cpu_s: dict[str, float]
     role_switches: dict[str, int]
     switch_s: dict[str, dict[str, float]]
+    kv_moved: dict[str, float]
     satellites_joined_mid_batch: int
     micro_batches_by_satellites_share: float | None
     calls_continued_elsewhere: int
@@ -83,6 +84,7 @@ def summarize(story: Story) -> Summary:
             for direction in ("rollout_to_train", "train_to_rollout")
         },
         switch_s=_switch_medians(story.of("switch")),
+        kv_moved=_kv(story),
         satellites_joined_mid_batch=sum(int(event.fields["joined_mid_batch"]) for event in applied),
         micro_batches_by_satellites_share=by_satellites / micro_batches if micro_batches else None,
         calls_continued_elsewhere=len({str(event.fields["call"]) for event in story.of("call_ended") if _went_on_elsewhere(event)}),
@@ -166,6 +168,18 @@ def _switch_medians(switches: list[Event]) -> dict[str, dict[str, float]]:
         for step, value in [*steps.items(), ("total", sum(steps.values()))]:
             by_step.setdefault(step, []).append(float(value))
     return {direction: {step: statistics.median(values) for step, values in steps.items()} for direction, steps in seconds.items()}
+
+
+def _kv(story: Story) -> dict[str, float]:
+    """Conversations of cells on their way to training: what became of their KV."""
+    moved, stays = story.of("kv_moved"), story.of("kv_stays")
+    went, of = (sum(int(event.fields[key]) for event in moved) for key in ("conversations", "of"))
+    return {
+        "conversations": went,
+        "stayed": of - went + sum(int(event.fields["conversations"]) for event in stays),
+        "tokens": sum(int(event.fields["tokens"]) for event in moved),
+        "seconds": sum(float(event.fields["seconds"]) for event in moved),
+    }
 
 
 def _executions(story: Story) -> dict[str, int]:

@@ -122,7 +122,9 @@ def _plan(giving: Giving, order: KvOrder, kv: KvFacts, settings: CellSettings, l
     elif left_s <= 0:
         giving.stays = "no time is left of the budget"
     else:
-        giving.stays = f"no room ({max(target.free_tokens for target in order.targets)} tokens) or too little time ({left_s:.3g} s) for any of them"
+        giving.stays = (
+            f"no room ({max(target.free_tokens for target in order.targets)} tokens) or too little time ({left_s:.3g} s) for any of them"
+        )
 
 
 def _target(target: KvTarget) -> Target:

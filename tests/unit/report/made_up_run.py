@@ -74,6 +74,10 @@ def _update(tape: Tape, update: int, at: float) -> None:
         tape.note(at + index / 4, "execution_began", execution=f"train-{update}-0-{index}", purpose="train")
     tape.note(at + 5, "lend", cell="cell-1", reason="spare", forced=False)
     tape.note(at + 5, "cell_state", cell="cell-1", state="draining", reason="", term=1)
+    tape.note(
+        at + 6, "kv_moved", cell="cell-1", targets=["cell-2"], conversations=3, of=4, tokens=100, seconds=0.25, trouble="no room"
+    )  # fmt: skip
+    tape.note(at + 6, "kv_stays", cell="cell-1", conversations=2, reason="prefill is faster")
     tape.note(at + 6, "switch", cell="cell-1", term=1, direction="rollout_to_train", steps={"drain": 0.4, "sleep": 0.1 * (update + 1)})
     tape.note(at + 6, "cell_state", cell="cell-1", state="train", reason="waits_for_groups", term=1)
     tape.note(at + 8, "cell_state", cell="cell-1", state="train", reason="", term=1)

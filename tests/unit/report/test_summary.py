@@ -36,6 +36,7 @@ def test_numbers_are_those_of_the_events(tmp_path: Path):
     assert (summary.updates, summary.wall_s, summary.seed, summary.attempts, summary.exit_code) == (3, 75.0, 7, 1, 0)
     assert summary.role_switches == {"rollout_to_train": 3, "train_to_rollout": 3}
     assert summary.switch_s["rollout_to_train"] == pytest.approx({"drain": 0.4, "sleep": 0.2, "total": 0.6})
+    assert summary.kv_moved == {"conversations": 9, "stayed": 9, "tokens": 300, "seconds": 0.75}
     assert (summary.satellites_joined_mid_batch, summary.micro_batches_by_satellites_share) == (3, 0.75)
     assert summary.executions == {"scored": 21, "partial": 3, "unscored": 0, "infra_error": 0, "branching": 12}
     assert summary.tokens == {"sampled": 5000, "trained": 600, "lost": 0, "resampled": 0, "unreceived": 3, "reprefilled": 11}
