@@ -67,8 +67,12 @@ def _sum(partition: Partition) -> str:
         left[each.kind] += len(each.devices)
     kinds = dict.fromkeys([*partition.kinds, *sorted(left)])
     size = f"{partition.ranks_per_cell} rank{'s' if partition.ranks_per_cell > 1 else ''}"
-    parts = [f"{kind}: {len(partition.of_kind(kind))} cells of {size}, {left[kind]} devices left over" for kind in kinds]
+    parts = [f"{kind}: {_cells(len(partition.of_kind(kind)))} of {size}, {left[kind]} devices left over" for kind in kinds]
     return "; ".join(parts) or "no devices, so no cells"
+
+
+def _cells(number: int) -> str:
+    return f"{number} cell{'s' if number != 1 else ''}"
 
 
 def _columns(rows: list[tuple[str, ...]]) -> list[str]:

@@ -28,8 +28,9 @@ def call(args: argparse.Namespace) -> int:
 
     if args.nodes == args.topology == "-":
         raise UserError("--topology", "-", "standard input holds the nodes already; name a file")
-    nodes = read_nodes(_text("--nodes", args.nodes))
-    switches = read_topology(_text("--topology", args.topology)) if args.topology is not None else ()
+    nodes = read_nodes(_text("--nodes", args.nodes), f"--nodes {args.nodes}")
+    topology = None if args.topology is None else _text("--topology", args.topology)
+    switches = () if topology is None else read_topology(topology, f"--topology {args.topology}")
     cut = partition(nodes, switches, ranks_per_cell=args.ranks, kind=args.kind.lower())
     print(json.dumps(as_json(cut)) if args.json else table(cut))
     return 0

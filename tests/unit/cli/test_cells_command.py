@@ -21,7 +21,7 @@ def test_the_map_shows_cells_leftovers_and_nodes_without_devices(tmp_path: Path,
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines[1] == ["cell-0", "h100", "g[1-2]", "8", "=", "2", "x", "4", "0-3", "leaf"]
     assert ["g3", "h100", "0-3"] in [line[:3] for line in lines]
-    assert lines[-1] == ["h100:", "1", "cells", "of", "8", "ranks,", "4", "devices", "left", "over"]
+    assert lines[-1] == ["h100:", "1", "cell", "of", "8", "ranks,", "4", "devices", "left", "over"]
     assert any(line[-1:] == ["c1"] for line in lines)
 
 
