@@ -111,6 +111,7 @@ def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:
     faults: list[Fault] = _in_turn(scenario, dice)
     num_crashes: Counter[str] = Counter()
     num_timed, num_aimed = dice.randint(9, 11), dice.randint(4, 6)
+    num_timed = max(num_timed, 10 - sum(not fault.on for fault in faults))
     while num_timed or num_aimed:
         fault = _fault(scenario, dice)
         if _comes_once(fault) and any(_comes_once(other) and other.kind is fault.kind for other in faults):
