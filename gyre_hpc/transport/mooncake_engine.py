@@ -36,7 +36,11 @@ class MooncakeEngine:
             raise UserError("transport.kv_protocol", protocol, remedy)
         self.session = f"{host}:{self._engine.get_rpc_port()}"
         """How peers name this process."""
-        confine_listeners(host)
+        try:
+            confine_listeners(host)
+        except PermissionError as error:
+            remedy = f"it listens on every interface, and this kernel lets no ordinary process confine it to {host} ({error}); use tcp"
+            raise UserError("transport.kv", "mooncake", remedy) from error
 
     def register(self, address: int, size: int) -> None:
         """Peers may read [address, address + size) from now on, and it may be read into. Raises TransferFailed."""
