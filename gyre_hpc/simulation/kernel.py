@@ -32,14 +32,15 @@ class Kernel:
 
     def run(self, is_over: Callable[[], bool], limit_s: float, limit_events: int) -> None:
         """Until `is_over`. Raises Violation when nothing is scheduled any more, or a limit is reached."""
+        queue, pop = self._queue, heapq.heappop
         while not is_over():
-            if not self._queue:
+            if not queue:
                 raise Violation("nothing is scheduled, and the run is not over")
-            if self._queue[0][0] > limit_s:
+            self.now, _, call = pop(queue)
+            if self.now > limit_s:
                 raise Violation(f"the run is not over after {limit_s:g} simulated seconds")
             if self.num_events >= limit_events:
                 raise Violation(f"the run is not over after {limit_events} events")
-            self.now, _, call = heapq.heappop(self._queue)
             self.num_events += 1
             call()
 

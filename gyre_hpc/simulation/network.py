@@ -25,6 +25,8 @@ class Network:
     def __init__(self, sim: "Simulation") -> None:
         self._sim = sim
         self._cuts: dict[tuple[str, str], float] = {}
+        self._last_cut = 0.0
+        """When the last of them is healed."""
         self._storm = (-1.0, 0.0)
         self._num_sent = 0
         self._newest: dict[tuple[str, str], float] = {}
@@ -33,6 +35,7 @@ class Network:
     def cut(self, one: str, other: str, until: float) -> None:
         """`other` empty: everybody."""
         self._cuts[one, other] = max(until, self._cuts.get((one, other), 0.0))
+        self._last_cut = max(self._last_cut, until)
 
     def storm(self, until: float, share: float) -> None:
         self._storm = (until, share)
@@ -41,11 +44,11 @@ class Network:
         """When the two hear each other again; the past if they do now."""
         if not self._cuts or one == other:
             return 0.0
-        pairs = ((one, other), (other, one), (one, ""), (other, ""))
-        return max(self._cuts.get(pair, 0.0) for pair in pairs)
+        get = self._cuts.get
+        return max(get((one, other), 0.0), get((other, one), 0.0), get((one, ""), 0.0), get((other, ""), 0.0))
 
     def is_cut(self, one: str, other: str) -> bool:
-        return self.cut_until(one, other) > self._sim.kernel.now
+        return self._last_cut > self._sim.kernel.now and self.cut_until(one, other) > self._sim.kernel.now
 
     def send(self, sender: Process, to: str, message: Any) -> None:
         """One try."""

@@ -25,11 +25,11 @@ def facts_of(
     gate_closed: bool,
 ) -> Facts:
     """What the scheduler sees now."""
-    training = fleet.training()
+    training, usable = fleet.training(), fleet.usable()
     waiting = batch.ledger.waiting()
     return Facts(
         now=now,
-        cells=len(fleet.usable()),
+        cells=len(usable),
         training=len(training),
         core_training=fleet.core in training,
         core_usable=fleet.core.is_usable,
@@ -40,7 +40,7 @@ def facts_of(
         batch_open=batch.ledger.is_open(),
         gate_closed=gate_closed,
         micro_batches_waiting=len(waiting),
-        ready_work_s=sum(entry.num_tokens for entry in waiting) / speed(fleet, settings),
+        ready_work_s=sum(entry.num_tokens for entry in waiting) / speed(usable, settings),
         cells_busy_training=sum(_is_busy(cell, batch) for cell in training),
         update_in_progress=commit is not None,
         switch_s=lending.switch_s,
@@ -50,14 +50,14 @@ def facts_of(
         evaluating=evaluating,
         batches_done=batch.update,
         window_complete=gate_closed and not groups.live,
-        curve=curve_of(fleet, settings),
+        curve=curve_of(usable, settings),
     )
 
 
-def curve_of(fleet: Fleet, settings: BatchSettings) -> EngineCurve:
+def curve_of(usable: list[Cell], settings: BatchSettings) -> EngineCurve:
     """Mean of the cells' measured curves; the half-saturation model until enough of it is measured."""
     speeds: dict[float, list[float]] = {}
-    for cell in fleet.usable():
+    for cell in usable:
         for running, tokens_per_s in cell.report.curve if cell.report is not None else ():
             speeds.setdefault(running, []).append(tokens_per_s)
     points = tuple((running, sum(seen) / len(seen)) for running, seen in sorted(speeds.items()))
@@ -65,9 +65,9 @@ def curve_of(fleet: Fleet, settings: BatchSettings) -> EngineCurve:
     return EngineCurve(points=points, half=half) if len(points) >= _ENOUGH_POINTS else EngineCurve(half=half)
 
 
-def speed(fleet: Fleet, settings: BatchSettings) -> float:
+def speed(usable: list[Cell], settings: BatchSettings) -> float:
     """Mean measured training speed of a cell, tokens/s."""
-    measured = [cell.report.train_tokens_per_s for cell in fleet.usable() if cell.report is not None and cell.report.train_tokens_per_s > 0]
+    measured = [cell.report.train_tokens_per_s for cell in usable if cell.report is not None and cell.report.train_tokens_per_s > 0]
     return sum(measured) / len(measured) if measured else settings.train_tokens_per_s
 
 

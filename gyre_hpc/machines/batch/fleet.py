@@ -162,10 +162,10 @@ class Fleet:
 
     def training(self) -> list[Cell]:
         """Ordered to train and there, awake or not yet."""
-        return [cell for cell in self.usable() if cell.role is Role.train or cell.move is Move.leaving]
+        return [cell for cell in self.cells.values() if (cell.role is Role.train or cell.move is Move.leaving) and cell.is_usable]
 
     def moving(self) -> Cell | None:
-        return next((cell for cell in self.usable() if cell.move is not Move.none), None)
+        return next((cell for cell in self.cells.values() if cell.move is not Move.none and cell.is_usable), None)
 
     def take_directory(self, now: float, directory: Directory) -> list[tuple[Cell, str]]:
         """Learn of new incarnations; return cells whose incarnation ended just now, and why. Of those some may be there again."""

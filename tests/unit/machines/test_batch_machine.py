@@ -86,8 +86,8 @@ def test_the_waterlevel_uses_the_measured_curve_once_there_is_enough_of_it() -> 
     world = BatchWorld(scheduler=scheduler(), cells=2)
     world.run(1.0)
     state = world.batch.state
-    assert curve_of(state.fleet, state.settings).points == ()
+    assert curve_of(state.fleet.usable(), state.settings).points == ()
     for cell, factor in zip(state.fleet.cells.values(), (1.0, 3.0), strict=True):
         assert cell.report is not None
         cell.report = msgspec.structs.replace(cell.report, curve=tuple((float(n), factor * 100 * n) for n in (1, 2, 4)))
-    assert curve_of(state.fleet, state.settings).points == ((1.0, 200.0), (2.0, 400.0), (4.0, 800.0))
+    assert curve_of(state.fleet.usable(), state.settings).points == ((1.0, 200.0), (2.0, 400.0), (4.0, 800.0))
