@@ -201,7 +201,10 @@ class CellDriver:
                 assert body.trainer is None and body.engine is None and version in body.store
             case WakeTrainer(version=version):
                 assert body.engine is None and body.admission is None and version in body.store
-            case SleepTrainer() | ZeroSum() | Fit():
+            case SleepTrainer(keep_sum=keep):
+                # After a waking that failed nobody knows whether it sleeps; then there is no sum to keep.
+                assert body.trainer is not None or not keep
+            case ZeroSum() | Fit():
                 assert body.trainer is not None
             case Accumulate(id=id):
                 assert body.trainer is not None and id in body.fetched

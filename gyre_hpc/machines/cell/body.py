@@ -40,7 +40,9 @@ class Body:
     memory_after: dict[str, tuple[RankMemory, ...]] = field(default_factory=dict)
     """By the step after which it was measured, newest figures."""
     half_asleep: bool = False
-    """The engine was told to sleep and not every rank has acknowledged: it can do nothing but be told again."""
+    """The engine was told to sleep or to wake and not every rank has acknowledged: it can do nothing but be told to sleep (again)."""
+    half_awake: bool = False
+    """The trainer was told to wake and not every rank has acknowledged: it may be awake."""
     above_limit: str = ""
     """The rank that holds more memory than it may while its engine sleeps; empty: none."""
     state: CellState = CellState.starting

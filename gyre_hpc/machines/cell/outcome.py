@@ -55,6 +55,10 @@ def begin(state: State, step: Action | AppliedRecord) -> None:
             state.giving.closes()
         case SleepEngine() if state.body.engine is not None:
             state.body.half_asleep = True
+        case WakeEngine():
+            state.body.half_asleep = True
+        case WakeTrainer():
+            state.body.half_awake = True
         case Accumulate(id=id):
             state.total.begun.add(id)
         case Reduce(accepted=accepted):
@@ -93,16 +97,19 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
         case WakeEngine(version=version):
             _acknowledge(state, step, result)
             body.engine = body.last = version
-            body.quiet, body.above_limit = True, ""
+            body.quiet, body.above_limit, body.half_asleep = True, "", False
         case UpdateEngineWeights(version=version):
             body.engine = body.last = version
         case SleepTrainer():
             _acknowledge(state, step, result)
-            body.last = body.parked = body.trainer
-            body.trainer = None
+            if body.half_awake and total.facts:
+                total.spoil("the trainer's waking failed, and its sum with it")
+            body.last, body.parked = body.trainer or body.last, body.trainer or body.parked
+            body.trainer, body.half_awake = None, False
         case WakeTrainer(version=version, restore_sum=restored):
             _acknowledge(state, step, result)
             body.trainer = body.last = version
+            body.half_awake = False
             total.woke(restored)
             _arrive(state, now, CellState.train)
         case LoadCheckpoint(version=version) | InitModel(version=version):

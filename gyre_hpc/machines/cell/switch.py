@@ -104,7 +104,7 @@ def leave_rollout(order: Order, body: Body, giving: Giving, kv: KvFacts, setting
         return AbortLive(moved=giving.moved, deadline_s=deadline_s)
     if body.engine is not None and giving.must_count(kv):
         return QuietKv(deadline_s=deadline_s)
-    if body.engine is not None or body.above_limit:
+    if body.engine is not None or body.half_asleep or body.above_limit:
         return SleepEngine(deadline_s=deadline_s)
     return None
 
@@ -128,8 +128,8 @@ def towards_rollout(order: Order, body: Body, total: Sum, done: Done, settings: 
     deadline_s = settings.switch_deadline_s
     if body.half_asleep:
         return SleepEngine(deadline_s=deadline_s)
-    if body.trainer is not None:
-        return SleepTrainer(keep_sum=bool(total.facts), deadline_s=deadline_s)
+    if body.trainer is not None or body.half_awake:
+        return SleepTrainer(keep_sum=bool(total.facts) and not body.half_awake, deadline_s=deadline_s)
     version = target_version(order, body, done)
     if version is None:
         return Wait(reason="a first version")
