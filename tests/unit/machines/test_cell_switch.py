@@ -269,37 +269,3 @@ def test_an_engine_that_takes_no_weights_is_broken_and_a_pull_that_fails_is_not(
     assert "update_engine_weights: ValueError: shape" in cell.report.broken
     cell.settle()
     assert cell.report.broken == "" and cell.report.version == V1
-
-
-def until_running(cell: CellDriver, kind: type) -> None:
-    for step in (CloseAdmission, AbortLive, SleepEngine, SleepTrainer, WakeTrainer, WakeEngine):
-        if cell.is_running(kind):
-            return
-        if cell.is_running(step):
-            cell.finish(step)
-    assert cell.is_running(kind)
-
-
-def test_a_trainer_whose_waking_failed_is_put_to_sleep_before_the_engine_wakes():
-    """Nobody knows whether it is awake."""
-    cell = serving()
-    cell.order(term=2, role=Role.train, version=V0, update=0, is_core=True)
-    until_running(cell, WakeTrainer)
-    cell.fail(WakeTrainer, "rank 1 did not answer", "CellLost")
-    cell.ran.clear()
-    cell.order(term=3, role=Role.rollout, version=V0, is_core=True)
-    cell.settle()
-    assert cell.ran == ["sleep_trainer", "wake_engine", "open_admission"]
-
-
-def test_an_engine_whose_waking_failed_is_put_to_sleep_before_the_trainer_wakes():
-    cell = serving()
-    cell.order(term=2, role=Role.train, version=V0, update=0, is_core=True)
-    cell.settle()
-    cell.order(term=3, role=Role.rollout, version=V0, is_core=True)
-    until_running(cell, WakeEngine)
-    cell.fail(WakeEngine, "rank 1 did not answer", "CellLost")
-    cell.ran.clear()
-    cell.order(term=4, role=Role.train, version=V0, update=0, is_core=True)
-    cell.settle()
-    assert cell.ran == ["sleep_engine", "wake_trainer"]
