@@ -6,6 +6,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import settings
 
+from tests.fakes.required import need
+
 if os.environ.get("GYRE_REQUIRE"):
     # Where a verdict is given, it is the same each time; new examples are found where people work.
     settings.register_profile("verdict", derandomize=True)
@@ -20,12 +22,4 @@ def needs() -> Callable[[str, str], None]:
     """`needs("bwrap", problem)`: skip the test when `problem` is not empty. With GYRE_REQUIRE=all, or naming the part, it fails instead:
     where everything is meant to be there, nothing is skipped silently."""
 
-    def check(part: str, problem: str) -> None:
-        if not problem:
-            return
-        required = os.environ.get("GYRE_REQUIRE", "")
-        if required == "all" or part in required.split(","):
-            pytest.fail(f"{part} is required here (GYRE_REQUIRE={required}) but missing: {problem}")
-        pytest.skip(f"{part}: {problem}")
-
-    return check
+    return need

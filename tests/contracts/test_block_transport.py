@@ -12,7 +12,7 @@ from gyre_hpc.config.schema import TransportConfig
 from gyre_hpc.errors import TransferFailed, UserError
 from gyre_hpc.transport.kv import create_block_transport
 from gyre_hpc.transport.mooncake_needs import check_mooncake
-from tests.fakes.block_ends import BETWEEN_PROCESSES, KINDS, MIB, End, expected, missing
+from tests.fakes.block_ends import BETWEEN_PROCESSES, KINDS, MIB, End, expected, missing, opened_ends
 from tests.fakes.block_peer import digest
 from tests.fakes.socket_filters import may_filter
 
@@ -38,15 +38,8 @@ def far_kind(request, ready):
 
 @pytest.fixture
 def end():
-    opened = []
-
-    def make(kind, size=MIB):
-        opened.append(End(kind, size))
-        return opened[-1]
-
-    yield make
-    for one in opened:
-        one.transport.close()
+    with opened_ends() as make:
+        yield make
 
 
 LAYOUTS = {

@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from gyre_hpc.errors import TransferFailed
-from tests.fakes.block_ends import BETWEEN_PROCESSES, MIB, STOPS_AT_ONCE, End, Peer, expected, missing
+from tests.fakes.block_ends import BETWEEN_PROCESSES, MIB, STOPS_AT_ONCE, Peer, expected, missing, opened_ends
 
 
 @pytest.fixture(params=BETWEEN_PROCESSES)
@@ -20,15 +20,8 @@ def far_kind(request, needs):
 
 @pytest.fixture
 def end():
-    opened = []
-
-    def make(kind, size=MIB):
-        opened.append(End(kind, size))
-        return opened[-1]
-
-    yield make
-    for one in opened:
-        one.transport.close()
+    with opened_ends() as make:
+        yield make
 
 
 @pytest.fixture

@@ -1,13 +1,13 @@
 """Both ends of a block transport: in this process (End), or in one of its own (Peer)."""
 
 import json
-import os
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from gyre_hpc.config.schema import TransportConfig
 from gyre_hpc.errors import UserError
@@ -32,15 +32,6 @@ def missing(kind: str) -> str:
         except UserError as error:
             return str(error)
     return ""
-
-
-def need(kind: str) -> None:
-    """Like the fixture `needs`, for tests that build their ends themselves."""
-    problem = missing(kind)
-    if problem and os.environ.get("GYRE_REQUIRE") == "all":
-        pytest.fail(f"{kind} is required here but missing: {problem}")
-    if problem:
-        pytest.skip(f"{kind}: {problem}")
 
 
 def expected(sizes) -> str:
@@ -104,3 +95,17 @@ class Peer:
         self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+@contextmanager
+def opened_ends() -> Iterator[Callable[..., End]]:
+    """A maker of ends; they are closed afterwards."""
+    opened: list[End] = []
+
+    def make(kind: str, size: int = MIB) -> End:
+        opened.append(End(kind, size))
+        return opened[-1]
+
+    yield make
+    for one in opened:
+        one.transport.close()

@@ -287,3 +287,13 @@ class CellDriver:
                     tokens=body.tokens, curve=body.curve,
                 )  # fmt: skip
         return None
+
+
+def serving() -> CellDriver:
+    """A core that serves its first version under term 1."""
+    cell = CellDriver()
+    cell.order(term=1, role=Role.rollout, version=V0, is_core=True)
+    cell.settle()
+    assert cell.report.state is CellState.rollout
+    cell.ran.clear()
+    return cell

@@ -8,9 +8,10 @@ import aiohttp
 import pytest
 
 from gyre_hpc.cell.kv_wire import encode
-from tests.fakes.block_ends import need
+from tests.fakes.block_ends import missing
 from tests.fakes.engine_rig import TOKEN
 from tests.fakes.kv_cells import KvCell, kv_cells
+from tests.fakes.required import need
 
 PAGE = 8
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3, 2, 3] * 5
@@ -23,7 +24,7 @@ TRANSPORTS = pytest.mark.parametrize("transport", ["memory", "tcp", "c10d", "moo
 
 
 def run(test: Any, kind: str, transport: str = "memory", **cells: Any) -> None:
-    need(transport)
+    need(transport, missing(transport))
 
     async def main() -> None:
         async with kv_cells(kind, transport, **cells) as made:

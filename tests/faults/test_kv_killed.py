@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from gyre_hpc.cell import kv_transfer
-from tests.fakes.block_ends import need
+from tests.fakes.block_ends import missing
 from tests.fakes.engine_rig import until
 from tests.fakes.kv_cells import KvCell, kv_cells
 from tests.fakes.live_run import REPOSITORY
+from tests.fakes.required import need
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6] * 50
 """400 tokens: 50 full pages."""
@@ -59,7 +60,7 @@ class Peer:
 
 
 def run(test: Callable[[KvCell, Peer], Awaitable[None]], transport: str) -> None:
-    need(transport)
+    need(transport, missing(transport))
     peer = Peer(transport)
     try:
 

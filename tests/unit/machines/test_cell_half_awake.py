@@ -2,16 +2,7 @@
 
 from gyre_hpc.machines.cell.actions import AbortLive, CloseAdmission, SleepEngine, SleepTrainer, WakeEngine, WakeTrainer
 from gyre_hpc.protocol.identity import Role
-from gyre_hpc.protocol.to_batch import CellState
-from tests.fakes.cell_driver import V0, CellDriver
-
-
-def serving() -> CellDriver:
-    cell = CellDriver()
-    cell.order(term=1, role=Role.rollout, version=V0, is_core=True)
-    cell.settle()
-    assert cell.report.state is CellState.rollout
-    return cell
+from tests.fakes.cell_driver import V0, CellDriver, serving
 
 
 def until_running(cell: CellDriver, kind: type) -> None:

@@ -16,16 +16,7 @@ from gyre_hpc.machines.cell.actions import (
 )
 from gyre_hpc.protocol.identity import Role
 from gyre_hpc.protocol.to_batch import CellState
-from tests.fakes.cell_driver import V0, V1, CellDriver
-
-
-def serving() -> CellDriver:
-    cell = CellDriver()
-    cell.order(term=1, role=Role.rollout, version=V0, is_core=True)
-    cell.settle()
-    assert cell.report.state is CellState.rollout
-    cell.ran.clear()
-    return cell
+from tests.fakes.cell_driver import V0, V1, CellDriver, serving
 
 
 def test_a_new_core_makes_the_first_version_and_serves_it():
