@@ -145,6 +145,8 @@ class Told(bytes):
 
 TAKEN = b"taken"
 """Sent by a rank at once, before it does the command: a rank that is stuck is noticed by name, within a deadline."""
+WORKING = b"working"
+"""Sent again and again while it does the command: one that falls silent in a command of an hour is noticed as soon."""
 
 _COMMAND = msgspec.msgpack.Decoder(Command)
 _ANSWER = msgspec.msgpack.Decoder(Answer)

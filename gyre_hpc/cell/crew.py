@@ -8,10 +8,13 @@ from typing import Any
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.rank import Rank
 from gyre_hpc.cell.world import Channel
+from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import CellLost
 
 RECEIPT_S = 10.0
 """A rank that is alive takes a command at once."""
+SILENCE_S = 20.0
+"""A rank at work that is alive says so more often (follow.BEAT_S), however long its command may take."""
 
 
 class Crew:
@@ -91,7 +94,17 @@ class Crew:
     def _hear(self, deadline_s: float) -> list[commands.Answer]:
         if self._channel is None:
             return []
-        return [commands.decode_answer(self._channel.receive(rank, deadline_s)) for rank in range(1, self.world)]
+        until = monotonic_s() + deadline_s
+        return [commands.decode_answer(self._hear_one(self._channel, rank, until)) for rank in range(1, self.world)]
+
+    def _hear_one(self, channel: Channel, rank: int, until: float) -> bytes:
+        data = commands.WORKING
+        while data == commands.WORKING:
+            left_s = until - monotonic_s()
+            if left_s <= 0:
+                raise CellLost(f"rank {rank} is still at work after its deadline")
+            data = channel.receive(rank, min(SILENCE_S, left_s))
+        return data
 
     def close(self) -> None:
         """Followers end with the leader's process; a hanging command is not waited for."""

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from gyre_hpc.cell import commands
+from gyre_hpc.cell import crew as crew_module
+from gyre_hpc.cell import follow as follow_module
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.cell.follow import follow
 from gyre_hpc.cell.rank import Rank
@@ -72,8 +74,8 @@ def timed_rank(number: int) -> Rank:
     return Rank(number, create_trainer(config, vocab_size=64, store=store, rank=number, world=3), store)
 
 
-def crew_of(world: int, deaf: set[int]) -> tuple[Crew, list[threading.Thread]]:
-    pipes = Pipes(world, deaf)
+def crew_of(world: int, deaf: set[int], pipes: Pipes | None = None) -> tuple[Crew, list[threading.Thread]]:
+    pipes = pipes or Pipes(world, deaf)
     threads = [
         threading.Thread(target=follow, args=(timed_rank(number), pipes.of(number)), daemon=True)
         for number in range(1, world)
@@ -104,6 +106,38 @@ def test_a_rank_that_ignores_sleep_is_named():
         crew.run(commands.Look(), 10)
 
 
+class SilentAfterReceipt(Pipes):
+    """Its ranks take commands, and then nothing is heard of them."""
+
+    def receive(self, rank: int, deadline_s: float) -> bytes:
+        data = super().receive(rank, deadline_s)
+        return data if data == commands.TAKEN else super().receive(rank, deadline_s)
+
+
+def test_a_rank_that_falls_silent_at_work_is_named_long_before_the_deadline(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(crew_module, "SILENCE_S", 0.2)
+    crew, _ = crew_of(2, set(), SilentAfterReceipt(2, set()))
+    with pytest.raises(CellLost, match="rank 1"):
+        crew.run(commands.Look(), 3600)
+
+
+def test_a_rank_that_works_longer_than_the_silence_allowed_is_waited_for(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(follow_module, "BEAT_S", 0.02)
+    is_free, heard = threading.Event(), list[bytes]()
+
+    class Counting(Pipes):
+        def receive(self, rank: int, deadline_s: float) -> bytes:
+            heard.append(super().receive(rank, deadline_s))
+            if heard.count(commands.WORKING) == 5:
+                is_free.set()
+            return heard[-1]
+
+    monkeypatch.setattr(Rank, "do", lambda rank, command: rank.number and is_free.wait(60))
+    crew, _ = crew_of(2, set(), Counting(2, set()))
+    crew.run(commands.Look(), 60)
+    assert heard[0] == commands.TAKEN and set(heard[1:-1]) == {commands.WORKING} and len(heard) >= 7
+
+
 def test_an_error_on_a_follower_names_the_rank_and_the_reason():
     crew, threads = crew_of(2, set())
     crew.own.trainer.init(V0)
@@ -124,8 +158,8 @@ def test_a_stopped_rank_is_reported_by_name(tmp_path: Path):
         assert follower in descendants(stage.processes["cell-0"].pid)
         os.kill(follower, signal.SIGSTOP)
         stage.order("cell-0", term=2, role=Role.train, is_core=True, version=V0, update=0)
-        report = stage.until("cell-0", lambda report: report.error, "an error", within_s=40)
-        assert "rank 1" in report.error
+        report = stage.until("cell-0", lambda report: report.error or report.broken, "an error", within_s=120)
+        assert "rank 1" in report.error + report.broken
         assert report.state is not CellState.train
         wait_for(lambda: stage.report("cell-0").seq > report.seq, "heartbeats go on")
 
@@ -164,7 +198,7 @@ def test_a_rank_that_stops_in_the_middle_of_a_call_breaks_the_engine_and_is_name
         _, follower = serving(stage)
         with begun_call(stage) as answer:
             os.kill(follower, signal.SIGSTOP)
-            report = stage.until("cell-0", lambda report: report.broken, "a broken cell", within_s=40)
+            report = stage.until("cell-0", lambda report: report.broken, "a broken cell", within_s=120)
             assert "rank 1" in report.broken
             assert b"rank 1 took no part within 4 s" in answer.read(), "the client is told and can go elsewhere"
 

@@ -76,6 +76,7 @@ class EngineFollower:
         if not isinstance(job, EachRank):
             do(self.core, job)
             return
+        self._turns.take()
         try:
             result, _ = do(self.core, job)
         except Exception as error:  # noqa: BLE001 - it rises on the leader

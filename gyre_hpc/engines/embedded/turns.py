@@ -1,7 +1,7 @@
 """What passes between the ranks of one engine: the jobs of a turn, and each rank's answers.
 
     leader ──Turn(jobs, trace)──▶ each follower        before it does them itself and steps
-    leader ◀──Outcome── each follower                  once for each EachRank job, in the order of the jobs
+    leader ◀──taken, then Outcome── each follower      once for each EachRank job, in the order of the jobs
 
 `trace` says what the leader has sampled so far. A follower that sampled anything else breaks here instead of computing
 with other tokens than the rest. msgpack in frames of one size; a longer message says so and follows by itself.
@@ -19,7 +19,10 @@ BEAT_S = 60.0
 """An idle leader sends an empty turn this often."""
 IDLE_DEADLINE_S = 5 * BEAT_S
 """A follower that hears nothing for so long has no leader."""
+RECEIPT_DEADLINE_S = 10.0
+"""A follower that is alive takes a job as soon as it has done the step before."""
 ANSWER_DEADLINE_S = 60.0
+_TAKEN = b"taken"
 _FRAME = 1024
 _HEAD = 8
 _LEADER = 0
@@ -54,6 +57,11 @@ class LeaderTurns:
         for rank in self._ranks.others():
             _send(self._ranks, rank, data)
 
+    def hear_taken(self) -> None:
+        """Before the leader does an EachRank job: every follower is about to."""
+        for rank in self._ranks.others():
+            _receive(self._ranks, rank, RECEIPT_DEADLINE_S)
+
     def hear(self, job: EachRank) -> tuple[list[Any], list[str]]:
         """The followers' results by rank, without those of ranks that failed, and `rank N: error` of these."""
         results, errors = [], []
@@ -75,6 +83,10 @@ class FollowerTurns:
 
     def hear(self) -> Turn:
         return _TURN.decode(_receive(self._ranks, _LEADER, IDLE_DEADLINE_S))
+
+    def take(self) -> None:
+        """Before an EachRank job is done."""
+        _send(self._ranks, _LEADER, _TAKEN)
 
     def answer(self, result: Any, error: str = "") -> None:
         outcome = Outcome(msgspec.Raw(msgspec.msgpack.encode(result)), error)

@@ -4,9 +4,10 @@ Jobs run in the order they were given. A job's error goes to its caller. What br
 that did not do the same, a rank that is lost) is told to `on_failure` once, and later jobs raise it.
 """
 
+import contextlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from typing import Any
 
@@ -87,10 +88,8 @@ class Worker:
     def _tell(self, jobs: list[Job], is_last: bool) -> None:
         if self._turns is None or self.failure is not None:
             return
-        try:
+        with contextlib.suppress(Exception), self._breaking():
             self._turns.tell(Turn(tuple(jobs), self._core.trace, is_last))
-        except BaseException as error:  # noqa: BLE001 - thread edge
-            self._break(error)
 
     def _do(self, future: "Future[Any]", job: Job) -> None:
         try:
@@ -113,15 +112,14 @@ class Worker:
         if self._turns is None:
             return [self._here(job)]
         result, own_error = None, None
+        with self._breaking():
+            self._turns.hear_taken()
         try:
             result = self._here(job)
         except Exception as error:  # noqa: BLE001 - rises below
             own_error = error
-        try:
+        with self._breaking():
             others, errors = self._turns.hear(job)
-        except BaseException as error:  # a rank is lost
-            self._break(error)
-            raise
         failed = len(errors) + (own_error is not None)
         if 0 < failed <= len(errors) + len(others) and not job.may_fail_alone:
             self._break(RuntimeError(f"{type(job).__name__} failed on some ranks only: {'; '.join(errors) or repr(own_error)}"))
@@ -138,6 +136,15 @@ class Worker:
             self._break(error)
         else:
             self._send(pieces)
+
+    @contextlib.contextmanager
+    def _breaking(self) -> Iterator[None]:
+        """What fails in here is a lost rank."""
+        try:
+            yield
+        except BaseException as error:
+            self._break(error)
+            raise
 
     def _break(self, error: BaseException) -> None:
         if self.failure is None:

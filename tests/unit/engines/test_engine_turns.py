@@ -85,6 +85,7 @@ def answer(follower: FollowerTurns, turns: int, *answers: tuple[Any, str]) -> th
         for _ in range(turns):
             for job in follower.hear().jobs:
                 if isinstance(job, jobs.EachRank):
+                    follower.take()
                     follower.answer(*left.pop(0))
 
     thread = threading.Thread(target=run)
