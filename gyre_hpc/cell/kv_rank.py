@@ -5,16 +5,16 @@ lives as long as the engine is awake: it holds its memory.
 """
 
 import threading
-import zlib
 from collections.abc import Callable, Sequence
 
 import msgspec
 
 from gyre_hpc.cell import commands
+from gyre_hpc.cell.kv_checks import Arriving, Checks, Sums
 from gyre_hpc.cell.kv_wire import Fetched, Offered
 from gyre_hpc.engines.base import PageBytes
 from gyre_hpc.errors import GyreError
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes
+from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -25,6 +25,7 @@ class KvRank:
 
     def __init__(self, number: int, page_bytes: Callable[[], PageBytes | None], new_transport: Callable[[], BlockTransport | None]) -> None:
         self._number, self._page_bytes, self._new_transport = number, page_bytes, new_transport
+        self._checks = Checks()
         self._lock = threading.Lock()
         """Of what follows."""
         self._pages: PageBytes | None = None
@@ -63,7 +64,7 @@ class KvRank:
             if pages is None or transport is None:
                 return Offered()
             blocks = pages.leased(command.lease, command.indices)
-            return Offered(transport.offer(blocks, command.deadline_s), checksums(blocks))
+            return Offered(transport.offer(blocks, command.deadline_s), self._checks.of(blocks))
         except (GyreError, KeyError, IndexError) as error:
             return Offered(trouble=f"{type(error).__name__}: {error}")
 
@@ -78,11 +79,21 @@ class KvRank:
             blocks = pages.reserved(command.reservation, command.start, command.end)
             if len(offered.checksums) != len(blocks):
                 return Fetched(trouble=f"{len(offered.checksums)} checksums for {len(blocks)} blocks")
-            transport.fetch(offered.ticket, blocks, command.deadline_s)
+            got = self._fetched(transport, offered.ticket, blocks, command.deadline_s)
         except (GyreError, KeyError, ValueError) as error:
             return Fetched(trouble=f"{type(error).__name__}: {error}")
-        got = zip(checksums(blocks), offered.checksums, strict=True)
-        return Fetched(tuple(command.start + place for place, (own, given) in enumerate(got) if own != given))
+        both = zip(got, offered.checksums, strict=True)
+        return Fetched(tuple(command.start + place for place, (own, given) in enumerate(both) if own != given))
+
+    def _fetched(self, transport: BlockTransport, ticket: Ticket, blocks: Sequence[Bytes], deadline_s: float) -> Sums:
+        """Checksums of what came into `blocks`. Nobody looks at them afterwards, also when it raises."""
+        arriving = Arriving(self._checks, blocks)
+        try:
+            transport.fetch(ticket, blocks, deadline_s, arriving.arrived)
+            arriving.arrived(len(blocks))
+        finally:
+            sums = arriving.sums()
+        return sums
 
     def _withdraw(self, command: commands.KvWithdraw) -> bool:
         """Whether nobody reads any more."""
@@ -124,8 +135,3 @@ def without_pages(command: commands.KvCommand) -> bytes:
             return _ENCODER.encode(True)
         case commands.KvEnd():
             return _ENCODER.encode(None)
-
-
-def checksums(blocks: Sequence[Bytes]) -> tuple[int, ...]:
-    """CRC-32 of each block; zlib lets other threads run meanwhile."""
-    return tuple(zlib.crc32(block.data) for block in blocks)

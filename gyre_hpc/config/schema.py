@@ -6,6 +6,8 @@ Hydra 1.3 rules: not frozen, no Literal, enums match by member name. Nobody assi
 import enum
 from dataclasses import dataclass, field
 
+from gyre_hpc.config.engine_schema import EngineConfig as EngineConfig  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.engine_schema import EngineKind as EngineKind  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.harness_schema import HarnessConfig as HarnessConfig  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.model_schema import ModelConfig as ModelConfig  # noqa: PLC0414  # everybody knows it from here
 
@@ -26,11 +28,6 @@ class Staleness(enum.Enum):
 
 class ClusterKind(enum.Enum):
     local = "local"
-
-
-class EngineKind(enum.Enum):
-    embedded = "embedded"
-    timed = "timed"
 
 
 class TrainerKind(enum.Enum):
@@ -103,26 +100,6 @@ class SchedulerConfig:
     max_staleness: int = 1
     concurrency_half: float = 8.0
     """Calls per cell at which its throughput is half saturated, until measured."""
-
-
-@dataclass(kw_only=True)
-class EngineConfig:
-    kind: EngineKind = EngineKind.embedded
-    page_size: int = 16
-    kv_tokens: int = 65536
-    max_batch: int = 64
-    prefill_chunk: int = 512
-    deterministic: bool = False
-    """One fixed shape for every step, so that a call's tokens do not depend on what runs beside it or where it ran before.
-    Slow: for tests and for tracking down differences."""
-    keep_kv: bool = False
-    """At a weight update: False = recompute, True = keep old KV reachable under a mixed key."""
-    timed_tokens_per_s: float = 2000.0
-    timed_prefill_tokens_per_s: float = 50000.0
-    timed_move_tokens_per_s: float = 500000.0
-    """Tokens whose KV comes from another cell."""
-    timed_half: float = 8.0
-    time_scale: float = 1.0
 
 
 @dataclass(kw_only=True)

@@ -2,6 +2,7 @@
 
 base.py           what a cell needs of an engine
 embedded/         computes in this process
+sglang/           asks a server of its own
 timed.py          takes the time and computes nothing
 scripted.py       answers from a function
 served.py, http_surface.py, calls.py, backend.py, request.py, answer.py   shared: SGLang's HTTP API, gate, live calls
@@ -10,6 +11,7 @@ ids_digest.py     hash of what an engine saw and produced
 page_table.py, conversations.py, kv_pages.py   keys and holders of prefix pages; whose they are; pages for other cells
 """
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from gyre_hpc.engines.base import Engine
     from gyre_hpc.engines.embedded.follower import EngineFollower
     from gyre_hpc.engines.scripted import ScriptedAnswer
+    from gyre_hpc.engines.sglang.parts import Nodes
     from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
     from gyre_hpc.models.tensor_ranks import TensorRanks
@@ -39,12 +42,17 @@ def create_engine(
     script: "ScriptedAnswer | None" = None,
     moves_kv: bool = False,
     ranks: "TensorRanks | None" = None,
+    world: int = 1,
+    nodes: "Nodes | None" = None,
+    folder: Path | None = None,
+    cache: Path | None = None,
 ) -> "Engine":
     """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
     decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
     moves_kv: its pages can go to other cells, and come from them. ranks: those that hold the embedded engine's model together;
-    the others follow (create_follower).
+    the others follow (create_follower). sglang needs `store`, `folder` (node-local, of this cell in this attempt) and `cache`
+    (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are.
     """
     match config.kind:
         case EngineKind.embedded:
@@ -65,6 +73,27 @@ def create_engine(
                 script=script,
                 moves_kv=moves_kv,
                 ranks=ranks,
+            )
+        case EngineKind.sglang:
+            from gyre_hpc.engines.sglang.build import create_sglang_engine
+            from gyre_hpc.engines.sglang.parts import Nodes as Here
+            from gyre_hpc.models.qwen3_config import from_model_config
+
+            assert store is not None and folder is not None and cache is not None, "a server has weights, a place and an environment"
+            assert script is None, "SGLang draws its own tokens"
+            return create_sglang_engine(
+                config,
+                model=from_model_config(model_config, vocab_size),
+                store=store,
+                run_token=run_token,
+                host=host,
+                port=port,
+                rank=rank,
+                world=world,
+                nodes=nodes or Here(),
+                folder=folder,
+                cache=cache,
+                decode=decode,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine

@@ -174,6 +174,10 @@ class Engine(ABC):
         """Why the engine is broken for good; None: it is not."""
         return None
 
+    def pids(self) -> tuple[int, ...]:
+        """Of processes of its own, beside the cell's ranks."""
+        return ()
+
     @abstractmethod
     async def abort_all(self, moved: Mapping[str, str]) -> int:
         """End every live request with finish_reason abort, its tokens kept, answer sent; return how many.

@@ -5,7 +5,6 @@ from typing import Any
 from gyre_hpc.machines.batch import actions
 from gyre_hpc.protocol.journal import CallBegin, ExecutionEnd
 from gyre_hpc.protocol.micro_batch import MicroBatch
-from gyre_hpc.simulation.disk import WARM_START
 from gyre_hpc.simulation.network import plain
 from gyre_hpc.simulation.process import ActionFailed, Process, Running
 from gyre_hpc.simulation.weights import Content
@@ -59,7 +58,12 @@ class ControllerWorld:
     def _find_warm(self, running: Running, action: actions.FindWarmStart) -> None:
         def work() -> actions.Checkpoint | None:
             saved = self.sim.disk.warm_start
-            return actions.Checkpoint(folder=WARM_START, version=saved.version, update=-1) if saved is not None else None
+            if saved is None:
+                return None
+            # As control/checkpoints.py: into the run folder, unless there is one by that name.
+            folder = f"checkpoints/{saved.version}"
+            self.sim.disk.checkpoints.setdefault(folder, saved)
+            return actions.Checkpoint(folder=folder, version=saved.version, update=-1)
 
         self._after(running, 0.02, work)
 

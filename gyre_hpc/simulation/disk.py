@@ -6,8 +6,6 @@ from typing import Any
 
 from gyre_hpc.protocol.identity import Version
 
-WARM_START = "cache/warm_start"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedCheckpoint:
@@ -51,8 +49,7 @@ class Disk:
             del self.checkpoints[folder]
 
     def checkpoint(self, folder: str) -> SavedCheckpoint | None:
-        """In the run folder or in the cache."""
-        return self.warm_start if folder == WARM_START else self.checkpoints.get(folder)
+        return self.checkpoints.get(folder)
 
     def newest(self) -> str | None:
         return max(self.checkpoints, key=lambda folder: self.checkpoints[folder].version, default=None)

@@ -35,6 +35,8 @@ class Connection:
     is_over: bool = False
     call: str = ""
     """That speaks on it."""
+    silent_at: float = 0.0
+    """When the words under way on it are written: later ones wait for them, as in gateway/connections.py."""
 
 
 class GatewayWorld:
@@ -92,10 +94,10 @@ class GatewayWorld:
             connection.call = action.call
             connection.wire.push(connection.client, lambda: connection.hear("text", action.text))
 
-        running.end_after(0.0002, work)
+        self._speak(running, action.conn, 0.0002, work)
 
     def _keep_alive(self, running: Running, action: actions.KeepAlive) -> None:
-        running.end_after(0.0002, lambda: self._open(action.conn) and None)
+        self._speak(running, action.conn, 0.0002, lambda: self._open(action.conn) and None)
 
     def _reply(self, running: Running, action: actions.Reply) -> None:
         self.sim.watch.replies(self.process, action)
@@ -105,7 +107,12 @@ class GatewayWorld:
         self._last_words(running, action.conn, "error", (action.status, action.code))
 
     def _hang_up(self, running: Running, action: actions.HangUp) -> None:
-        running.end_after(0.0, lambda: self._left(self._open(action.conn)))
+        def work() -> None:
+            connection = self._open(action.conn)
+            connection.wire.push(connection.client, partial(connection.hear, "error", (0, "connection reset")))
+            self._left(connection)
+
+        running.end_after(0.0, work)
 
     def _confirm(self, running: Running, action: actions.Confirm) -> None:
         self._last_words(running, action.conn, "confirm", None)
@@ -117,12 +124,21 @@ class GatewayWorld:
             del self.connections[conn]
             connection.wire.push(connection.client, lambda: connection.hear(kind, what))
 
-        running.end_after(0.0004, work)
+        self._speak(running, conn, 0.0004, work)
+
+    def _speak(self, running: Running, conn: str, for_s: float, work: Callable[[], Any]) -> None:
+        """One after the other on each connection."""
+        now, connection = self.sim.kernel.now, self.connections.get(conn)
+        begins_at = max(now, connection.silent_at) if connection is not None else now
+        if connection is not None:
+            connection.silent_at = begins_at + for_s + running.extra_s
+        running.end_after(begins_at - now + for_s, work)
 
     # chat format
 
     def _render(self, running: Running, action: actions.Render) -> None:
         ended = action.ended
+        self.sim.watch.renders(self.process, running.key, action)
         running.end_after(0.0002, lambda: render(action.messages) if ended is None else render_suffix(action.messages, ended))
 
     def _parse(self, running: Running, action: actions.Parse) -> None:

@@ -60,7 +60,8 @@ class Simulation:
         self.kernel.print = trace
         self.disk = Disk()
         if scenario.warm_cached:
-            self.disk.warm_start = SavedCheckpoint(Version(0, 0), Weights("fit of another run"), {})
+            fitted = {"update": -1, "manifest_hash": "", "consumed": [], "counters": {}}
+            self.disk.warm_start = SavedCheckpoint(Version(0, 0), Weights("fit of another run"), fitted)
         self.network = Network(self)
         self.groups = Groups(self)
         self.watch = Watch(self)

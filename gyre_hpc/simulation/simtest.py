@@ -26,12 +26,14 @@ def main(*, seeds: int, first: int = 0, verbose: bool = False, trace: bool = Fal
         total.update(outcome.counts)
         faults.update(outcome.faults)
         sizes.update(outcome.sizes)
-        fewest = {name: min(fewest.get(name, size), size) for name, size in outcome.sizes.items()}
+        if not _gave_up(outcome):
+            fewest = {name: min(fewest.get(name, size), size) for name, size in outcome.sizes.items()}
         wrong = trouble(outcome)
         if verbose or wrong:
             print(describe(outcome), flush=True)
         failed += bool(wrong)
-    print(f"simtest: {seeds} seeds, {failed} failed")
+    gave_up = total["gave_up_rightly"]
+    print(f"simtest: {seeds} seeds, {failed} failed" + (f", {gave_up} gave up rightly" if gave_up else ""))
     print("  fewest of a seed: " + ", ".join(f"{number} {name}" for name, number in fewest.items()))
     print("  in all: " + ", ".join(f"{number} {name}" for name, number in sizes.items()))
     print("  faults: " + ", ".join(f"{number} {kind}" for kind, number in sorted(faults.items())))
@@ -49,8 +51,15 @@ def run_seed(seed: int) -> Outcome:
 
 def trouble(outcome: Outcome) -> str:
     """Why a seed failed; empty when it did not."""
+    if _gave_up(outcome):
+        return outcome.violation
     small = [f"{outcome.sizes[name]} {name}, not {least}" for name, least in MINIMA.items() if outcome.sizes[name] < least]
     return outcome.violation or (f"the seed is too small: {'; '.join(small)}" if small else "")
+
+
+def _gave_up(outcome: Outcome) -> bool:
+    """Its run ended before its updates, with a reason that the ground truth confirmed: it has no size."""
+    return outcome.counts.get("gave_up_rightly", 0) > 0
 
 
 def describe(outcome: Outcome) -> str:

@@ -5,8 +5,9 @@ Every promise has a name in the text of its Violation. Checks cost O(1) or O(wha
 
 from typing import TYPE_CHECKING, Any
 
-from gyre_hpc.machines.base import Effect, Input, Progressed
+from gyre_hpc.machines.base import Effect, Failed, Input, Progressed
 from gyre_hpc.machines.batch import BatchMachine
+from gyre_hpc.machines.batch.phases import NOTHING_TO_FIT
 from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import EngineAttempt
@@ -38,6 +39,7 @@ class Watch:
         self._finished: tuple[int, str] | None = None
         self.attempts = self._calls.attempts
         self.says = self._calls.says
+        self.renders = self._calls.renders
         self.replies = self._calls.replies
         self.answered = self._calls.answered
         self.cancelled = self._calls.cancelled
@@ -58,6 +60,8 @@ class Watch:
         elif process.kind == "gateway":
             if isinstance(told, Progressed):
                 self._received(process, machine, told)
+            elif isinstance(told, Failed):
+                self._calls.failed(process, told.key)
             tokens = machine._shard.tokens
             if not _TOKEN_FAULTS.isdisjoint(tokens) and any(tokens.get(fault) for fault in _TOKEN_FAULTS):
                 raise Violation(f"{process.name}: tokens resampled, lost or not what the engine saw: {dict(tokens)}")
@@ -141,12 +145,17 @@ class Watch:
 
     def finished(self, code: int, reason: str) -> None:
         """The controller says that the run is over."""
-        if code:
-            raise Violation(f"the run gives up: {reason}")
-        self._finished = (code, reason)
         controller = self._sim.processes["controller"].machine
         assert isinstance(controller, BatchMachine)
         state = controller.state
+        self._finished = (code, reason)
+        if code and reason == NOTHING_TO_FIT:
+            members = [member for group in state.groups.of_purpose("warm") for member in group.members]
+            self._calls.left_nothing(members)
+            self._sim.counts["gave_up_rightly"] += 1
+            return
+        if code:
+            raise Violation(f"the run gives up: {reason}")
         if state.groups.live:
             raise Violation(f"executions without an end: {sorted(state.groups.live)[:4]}")
         self._training.judge(state)
@@ -155,5 +164,5 @@ class Watch:
         """At the end of the run."""
         if self._sim.ended is None or self._finished is None:
             raise Violation(f"the supervisor ended the run: {self._sim.ended}")
-        if self._sim.ended[0] != 0:
-            raise Violation(f"the run ended with {self._sim.ended}")
+        if self._sim.ended[0] != self._finished[0]:
+            raise Violation(f"the run ended with {self._sim.ended}, its controller with {self._finished}")

@@ -1,13 +1,14 @@
 """Ground truth of model calls: every token sampled once, journaled once, delivered in order and only when durable."""
 
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from gyre_hpc.chat.base import Answer
-from gyre_hpc.machines.call.actions import EngineAttempt, Reply, Say
+from gyre_hpc.machines.call.actions import EngineAttempt, Render, Reply, Say
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Record, Stored
 from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
@@ -28,6 +29,9 @@ class CallFacts:
     newest: Version | None = None
     end: CallEnd | None = None
     prompt: bytes = b""
+    is_delivered: bool = False
+    broke_off: Render | None = None
+    """The suffix that could not be rendered, so that it had to begin from scratch."""
 
     def answer(self) -> Answer:
         """What its durable tokens say."""
@@ -47,13 +51,20 @@ class CallTruth:
         self._begun: Counter[tuple[str, str]] = Counter()
         """(execution, request) -> how often clients asked for the first time, and calls that were made of it."""
         self._cancelled: set[str] = set()
+        self._rendering: dict[tuple[Process, str], Render] = {}
+        """(gateway, key) -> what is being rendered."""
+        self._unrendered: dict[tuple[Process, str], Render] = {}
+        """(gateway, call) -> suffix that could not be rendered."""
 
     def durable(self, process: Process, record: Record) -> None:
         match record:
             case CallBegin(call=call):
                 if call in self.calls:
                     raise Violation(f"call {call} begun twice")
-                self.calls[call] = CallFacts(record)
+                self.calls[call] = facts = CallFacts(record)
+                facts.broke_off = self._unrendered.get((process, call))
+                if record.branch == "template_drift" and (record.parent is not None or facts.broke_off is None):
+                    raise Violation(f"{call} is a new branch, and no suffix of it failed to be rendered")
                 self._is_asked_for(record)
             case CallProgress():
                 self._progress(record)
@@ -66,6 +77,7 @@ class CallTruth:
             case Delivered(call=call):
                 if self.calls[call].end is None:
                     raise Violation(f"{call} delivered before its end is durable")
+                self.calls[call].is_delivered = True
             case Stored(call=call, answer=answer):
                 told = msgspec.msgpack.decode(answer, type=Answer)
                 if told.content != self.calls[call].answer().content:
@@ -83,6 +95,20 @@ class CallTruth:
         self._begun[key] += 1
         if self._begun[key] > self._asked[key]:
             raise Violation(f"{begin.call}: a repeated request became a call of its own ({self._begun[key]} of {self._asked[key]})")
+
+    def renders(self, process: Process, key: str, render: Render) -> None:
+        """A gateway has a prompt made, or what follows a recorded answer."""
+        call = _call_of(key)
+        suffix = self._unrendered.get((process, call))
+        if suffix is not None and (render.ended is not None or render.messages[-len(suffix.messages) :] != suffix.messages):
+            raise Violation(f"{call}: what is rendered from scratch is another conversation than the suffix that failed")
+        self._rendering[process, key] = render
+
+    def failed(self, process: Process, key: str) -> None:
+        """An action of a gateway."""
+        render = self._rendering.get((process, key))
+        if render is not None and render.ended is not None:
+            self._unrendered[process, _call_of(key)] = render
 
     def receives(self, process: Process, call: str, until: int) -> None:
         """A gateway took tokens of a call, up to this position."""
@@ -172,6 +198,20 @@ class CallTruth:
 
     def continued(self, call: str, previous: str) -> None:
         """A client that went on from a stored answer has its own."""
-        if self.calls[call].begin.parent != previous:
-            raise Violation(f"{call} goes on from {self.calls[call].begin.parent}, asked for was {previous}")
-        self._sim.counts["continued"] += 1
+        facts = self.calls[call]
+        parent = previous if facts.broke_off is None else None
+        if facts.begin.parent != parent:
+            raise Violation(f"{call} goes on from {facts.begin.parent}, asked for was {previous}, right is {parent}")
+        self._sim.counts["continued" if parent else "broken_off"] += 1
+
+    def left_nothing(self, executions: Iterable[str]) -> None:
+        """These executions are said to have nothing to be trained on."""
+        those = set(executions)
+        for call, facts in self.calls.items():
+            if facts.is_delivered and facts.ids and facts.begin.execution in those:
+                raise Violation(f"{call} was delivered with {len(facts.ids)} tokens, and its execution is said to have left none")
+
+
+def _call_of(key: str) -> str:
+    """`render/<call>/<n>`"""
+    return key.partition("/")[2].rpartition("/")[0]

@@ -8,7 +8,7 @@ never after `fetch` returned.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
@@ -16,6 +16,12 @@ import numpy.typing as npt
 
 Bytes = npt.NDArray[np.uint8]
 """Contiguous view [n] of memory."""
+Arrived = Callable[[int], None]
+"""Told by a fetch: so many leading blocks are whole, and are not written any more. Rising; from one thread, which it must not hold up."""
+
+
+def nobody(count: int) -> None:
+    """Nobody wants to know what has arrived."""
 
 
 class Ticket(msgspec.Struct, frozen=True):
@@ -44,9 +50,10 @@ class BlockTransport(ABC):
         """Make `blocks` readable for one fetch within `deadline_s`. Raises TransferFailed."""
 
     @abstractmethod
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
-        """Fill `into` (sizes as in the ticket). Raises TransferFailed, at the latest at the deadline; then `into` is garbage and
-        nothing writes to it any more."""
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
+        """Fill `into` (sizes as in the ticket), first to last; `arrived` may look at what has come while the rest still comes. Raises
+        TransferFailed, at the latest at the deadline; then `into` is garbage, nothing writes to it any more, and `arrived` is not
+        called any more."""
 
     @abstractmethod
     def withdraw(self, ticket: Ticket) -> bool:

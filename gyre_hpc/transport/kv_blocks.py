@@ -62,6 +62,13 @@ def pieces(blocks: Sequence[Bytes], piece_bytes: int = PIECE_BYTES, max_parts: i
         yield [blocks[block][start : start + count] for block, start, count in piece]
 
 
+def arrivals(sizes: Sequence[int], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT) -> Iterator[int]:
+    """How many leading blocks are whole after each of the same pieces."""
+    for piece in cuts(sizes, piece_bytes, max_parts):
+        block, start, count = piece[-1]
+        yield block + (start + count == sizes[block])
+
+
 def runs(
     places: Sequence[int], sizes: Sequence[int], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT
 ) -> Iterator[list[tuple[int, int, int]]]:

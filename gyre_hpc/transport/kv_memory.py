@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
-from gyre_hpc.transport.kv_blocks import check_fetch, pieces, sizes_of
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
+from gyre_hpc.transport.kv_blocks import arrivals, check_fetch, pieces, sizes_of
 
 KIND = "memory"
 
@@ -49,7 +49,7 @@ class MemoryBlocks(BlockTransport):
             self._offered.add(ticket.offer)
         return ticket
 
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
         check_fetch(ticket, KIND, into)
         with _LOCK:
             offer = _OFFERS.get(ticket.offer)
@@ -60,13 +60,14 @@ class MemoryBlocks(BlockTransport):
                 raise TransferFailed("the offer was fetched already" if offer.is_taken else "the offer has blocks of other sizes")
             offer.is_taken = True
         until = min(offer.until, monotonic_s() + deadline_s)
-        for sources, targets in zip(pieces(offer.blocks), pieces(into), strict=True):
+        for sources, targets, count in zip(pieces(offer.blocks), pieces(into), arrivals(ticket.sizes), strict=True):
             with offer.lock:
                 if offer.is_over:
                     raise TransferFailed("the offer was withdrawn")
                 if monotonic_s() >= until:
                     raise TransferFailed("deadline passed")
                 _copy(sources, targets)
+            arrived(count)
 
     def withdraw(self, ticket: Ticket) -> bool:
         self._end(ticket.offer)

@@ -1,7 +1,7 @@
 """Blocks over the connection on which they are claimed: from the source's memory into the target's, no copy of our own between.
 
 No torch and no thread at the reader. A system call copies one piece at most and never waits, under the lock of the offer (source); so
-`withdraw` waits for one piece.
+`withdraw` waits for one piece. The reader is woken when a whole piece is there, so it is neither woken nor called for a packet.
 
 Invariants:
   - offered blocks are read under the offer's lock alone: after `withdraw` nobody reads;
@@ -13,13 +13,12 @@ import secrets
 import select
 import socket
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
-from gyre_hpc.transport.kv_blocks import check_fetch, pieces, sizes_of
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
+from gyre_hpc.transport.kv_blocks import arrivals, check_fetch, pieces, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
 from gyre_hpc.transport.kv_lines import Lines
 from gyre_hpc.transport.kv_offered import Offered
@@ -53,13 +52,15 @@ class TcpBlocks(BlockTransport):
             self._desk.open(ticket, deadline_s)
             return ticket
 
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
         check_fetch(ticket, KIND, into)
         line = self._lines.claim(ticket.address, ticket, deadline_s)
         is_whole = False
         try:
-            for piece in pieces(into, _PIECE_BYTES, _MAX_PARTS):
-                _move(line.plain, select.POLLIN, piece, lambda parts: line.plain.recvmsg_into(parts)[0], nullcontext, line.until)
+            cut = pieces(into, _PIECE_BYTES, _MAX_PARTS)
+            for piece, count in zip(cut, arrivals(ticket.sizes, _PIECE_BYTES, _MAX_PARTS), strict=True):
+                _receive(line.plain, piece, line.until)
+                arrived(count)
             line.quiet()
             is_whole = True
         except OSError as error:
@@ -101,7 +102,7 @@ class _Sending(Session):
         if offered is None:
             raise TransferFailed("the offer was withdrawn")
         for piece in pieces(offered.blocks, _PIECE_BYTES, _MAX_PARTS):
-            _move(self._plain, select.POLLOUT, piece, self._plain.sendmsg, offered.reading, until)
+            _send(self._plain, piece, offered, until)
 
     def stop(self) -> None:
         """No word may come in between: the reader would take it for the blocks' last byte."""
@@ -111,32 +112,53 @@ class _Sending(Session):
         """The desk closes the connection."""
 
 
-def _move(
-    plain: socket.socket,
-    event: int,
-    piece: Sequence[Bytes],
-    call: Callable[[list[memoryview]], int],
-    guard: Callable[[], AbstractContextManager[None]],
-    until: float,
-) -> None:
-    """Send or receive all of `piece`. Raises TransferFailed at `until` (monotonic), OSError when the other end is gone."""
+def _send(plain: socket.socket, piece: Sequence[Bytes], offered: Offered, until: float) -> None:
+    """All of `piece`. Raises TransferFailed at `until` (monotonic) and when the offer is over, OSError when the other end is gone."""
     plain.settimeout(0.0)
     parts = [part.data for part in piece]
+    while parts:
+        left = _left(until)
+        try:
+            with offered.reading():
+                count = plain.sendmsg(parts)
+        except BlockingIOError:
+            _wait(plain, select.POLLOUT, left)
+            continue
+        parts = _after(parts, count)
+
+
+def _receive(plain: socket.socket, piece: Sequence[Bytes], until: float) -> None:
+    """All of `piece`. Raises TransferFailed at `until` (monotonic), OSError when the other end is gone."""
+    plain.settimeout(0.0)
+    parts, missing = [part.data for part in piece], sum(part.size for part in piece)
+    try:
+        while parts:
+            # What the kernel cannot hold it gives earlier.
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, missing)
+            _wait(plain, select.POLLIN, _left(until))
+            try:
+                count = plain.recvmsg_into(parts)[0]
+            except BlockingIOError:
+                continue
+            if not count:
+                raise ConnectionError("the other end closed the connection")
+            parts, missing = _after(parts, count), missing - count
+    finally:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
+
+
+def _left(until: float) -> float:
+    """Seconds until then. Raises TransferFailed when there are none."""
+    left = until - monotonic_s()
+    if left <= 0:
+        raise TransferFailed("deadline passed")
+    return left
+
+
+def _wait(plain: socket.socket, event: int, left_s: float) -> None:
     ready = select.poll()
     ready.register(plain, event)
-    while parts:
-        left = until - monotonic_s()
-        if left <= 0:
-            raise TransferFailed("deadline passed")
-        try:
-            with guard():
-                count = call(parts)
-        except BlockingIOError:
-            ready.poll(1000 * left)
-            continue
-        if not count:
-            raise ConnectionError("the other end closed the connection")
-        parts = _after(parts, count)
+    ready.poll(1000 * left_s)
 
 
 def _after(parts: list[memoryview], count: int) -> list[memoryview]:

@@ -15,6 +15,7 @@ LAST_STATUS = "last_status"
 FIND_WARM, PREPARE_WARM, STORE_WARM = "find_warm_start", "prepare_warm", "store_warm_start"
 RAW = Version(0, BEFORE_FIRST_STEP)
 FIRST = Version(0, 0)
+NOTHING_TO_FIT = "warm start: the scripted executions left no trainable token"
 _FIT = "warm"
 _PATIENCE_S = 5.0
 
@@ -95,6 +96,9 @@ def _first_weights(state: State, now: float) -> list[Effect]:
     if state.settings.warm_executions == 0:
         state.target = FIRST
         return []
+    if state.groups.of_purpose("warm", 0):
+        # The core may have fitted them already, under the name that a cached warm start would get.
+        return _fit_our_own(state, now)
     if FIND_WARM in state.running_actions:
         return []
     state.running_actions.add(FIND_WARM)
@@ -108,11 +112,15 @@ def found_warm_start(state: State, now: float, told: Finished | Failed) -> list[
     if cached is not None:
         state.loading, state.target = cached, FIRST
         return [Note("warm_start", {"cached": cached.folder})]
-    state.target = RAW
-    effects = enter(state, now, Phase.warm_collect)
+    effects = _fit_our_own(state, now)
     if isinstance(told, Failed):
         effects.append(Note("alarm", {"what": "cached warm start cannot be read", "reason": told.reason}))
     return effects
+
+
+def _fit_our_own(state: State, now: float) -> list[Effect]:
+    state.target = RAW
+    return enter(state, now, Phase.warm_collect)
 
 
 def take_target(state: State, now: float) -> list[Effect]:
@@ -158,7 +166,7 @@ def prepared_warm(state: State, now: float, told: Finished | Failed) -> list[Eff
         return finish(state, now, 1, f"warm start could not be prepared: {told.reason}")
     result: PreparedGroup = told.result
     if not result.micro_batches:
-        return finish(state, now, 1, "warm start: the scripted executions left no trainable token")
+        return finish(state, now, 1, NOTHING_TO_FIT)
     state.fit_urls = tuple(f"{state.settings.controller_url}/micro_batches/{entry.id}" for entry in result.micro_batches)
     note = Note(
         "warm_start", {"executions": result.num_executions, "tokens": result.num_trained_tokens, "micro_batches": len(state.fit_urls)}

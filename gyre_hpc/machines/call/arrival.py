@@ -10,7 +10,7 @@ from typing import Any
 
 from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import Arrived, Render
-from gyre_hpc.machines.call.delivery import closed, connect, mark_delivered, parse, refuse, say_more
+from gyre_hpc.machines.call.delivery import closed, connect, hang_up, mark_delivered, parse, refuse, say_more
 from gyre_hpc.machines.call.live import Asked, CallState, LiveCall
 from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
@@ -52,6 +52,13 @@ def left(shard: Shard, conn: str) -> None:
     if live is not None and live.conn == conn:
         live.conn = ""
         shard.emit(SetTimer(f"abandon/{live.call}", shard.settings.abandon_s))
+
+
+def not_said(shard: Shard, conn: str) -> None:
+    """A piece of an answer did not reach its client, who must not hear what comes after it: as if it had left."""
+    if conn in shard.conns:
+        left(shard, conn)
+        hang_up(shard, conn)
 
 
 def rendered(shard: Shard, live: LiveCall, suffix: bytes) -> None:

@@ -1,0 +1,14 @@
+"""SGLang as the engine of a cell: a server in an environment and processes of its own, behind our HTTP surface.
+
+parts.py          what the files of this room are to one another
+environment.py    its Python environment: where it is, how it is made
+model_folder.py   what it is told of the model: a Hugging Face folder without weights
+flags.py          how it is started
+keeper.py         the process that holds a server: outlives the cell's leader for a while, never the run
+server.py         the leader's side of a keeper: start or adopt, wait, end
+client.py         its HTTP API
+weights.py        weights into it, by a process group or a folder
+attempts.py       one call of ours as requests to it
+engine.py         the Engine
+build.py          puts these together for a cell
+"""
