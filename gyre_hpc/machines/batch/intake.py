@@ -39,25 +39,28 @@ def lose_cell(state: State, now: float, cell: Cell, reason: str) -> list[Effect]
         why = f"{cell.name}, the core, failed {cell.failed_starts} starts in a row; last: {cell.lost}; see logs/{cell.name}.log"
         return [*effects, *finish(state, now, 1, why)]
     if cell.failed_starts >= settings.max_failed_starts and not is_core:
-        cell.aside = f"{cell.failed_starts} failed starts; last: {cell.lost}"
-        return [
-            *effects,
-            Note("alarm", {"what": "cell set aside", "cell": cell.name, "reason": cell.aside}),
-            _tell(SetAside(cell.name, cell.aside)),
-        ]
+        return [*effects, *_set_aside(cell, f"{cell.failed_starts} failed starts; last: {cell.lost}")]
     return [*effects, ask_restart(cell, now), Note("cell_restarted", {"cell": cell.name, "reason": cell.lost})]
 
 
 def lose_stuck(state: State, now: float, cell: Cell, reason: str) -> list[Effect]:
-    """As `lose_cell`, for a cell that is there and gets nowhere. A core that does so start after start, with no update between, would
-    for ever: weights that it loads again each time look like progress."""
+    """As `lose_cell`, for a cell that is there and gets nowhere. One that does so start after start, with no update between, would for
+    ever: weights that it loads again each time look like progress."""
     update, count = cell.stuck
     cell.stuck = (state.update, count + 1 if update == state.update else 1)
     effects, num_starts = lose_cell(state, now, cell, reason), cell.stuck[1]
-    if cell is not state.fleet.core or num_starts < state.settings.max_failed_starts_of_core:
+    if cell.aside or num_starts < state.settings.max_stuck_starts:
         return effects
-    why = f"{cell.name}, the core, got stuck in {num_starts} starts in a row; last: {reason}; see logs/{cell.name}.log"
-    return [*effects, *finish(state, now, 1, why)]
+    why = f"stuck in {num_starts} starts in a row; last: {reason}"
+    if cell is state.fleet.core:
+        return [*effects, *finish(state, now, 1, f"{cell.name}, the core, got {why}; see logs/{cell.name}.log")]
+    return [*effects, *_set_aside(cell, why)]
+
+
+def _set_aside(cell: Cell, reason: str) -> list[Effect]:
+    """For the rest of the run. A restart that was asked for has no effect any more."""
+    cell.aside = reason
+    return [Note("alarm", {"what": "cell set aside", "cell": cell.name, "reason": reason}), _tell(SetAside(cell.name, reason))]
 
 
 def _let_go(state: State, cell: Cell, reason: str) -> list[Effect]:

@@ -81,6 +81,11 @@ class BatchSettings:
         return 2 * self.max_failed_starts
 
     @property
+    def max_stuck_starts(self) -> int:
+        """In a row, of one cell, while one update is to be made."""
+        return 2 * self.max_failed_starts
+
+    @property
     def number_base(self) -> int:
         """Document numbers of this controller start here."""
         return self.incarnation * 1_000_000_000

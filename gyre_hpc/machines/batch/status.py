@@ -85,8 +85,9 @@ def waits_of(state: State, now: float) -> list[dict[str, Any]]:
     def wait(owner: str, reason: str, left_s: float) -> None:
         waits.append({"owner": owner, "reason": reason, "left_s": round(left_s, 1)})
 
-    if state.phase is not Phase.done:
-        wait("controller", f"progress in phase {state.phase.value}", settings.progress_deadline_s - (now - state.progress_at))
+    if state.phase is Phase.done:
+        return waits
+    wait("controller", f"progress in phase {state.phase.value}", settings.progress_deadline_s - (now - state.progress_at))
     if state.commit is not None:
         wait(state.fleet.core_name, f"commit of update {state.update}", settings.commit_deadline_s - (now - state.commit.started_at))
     for cell in state.fleet.cells.values():

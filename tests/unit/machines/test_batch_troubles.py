@@ -215,26 +215,37 @@ def test_a_core_that_worked_may_be_lost_as_often_as_it_takes() -> None:
     assert not made.state.finished
 
 
-def get_stuck(made: BatchMachine, incarnation: int) -> None:
-    """A core that starts, has weights, and whose role change is never done."""
-    now, core = 1000.0 * incarnation, made.state.fleet.core
+def get_stuck(made: BatchMachine, incarnation: int, name: str = "cell-0") -> list[Effect]:
+    """A cell that starts, has weights, and whose role change is never done."""
+    now, cell = 1000.0 * incarnation, made.state.fleet.cells[name]
     made.state.moved_on(now)
-    directory(made, now, cell_0=(incarnation, ""))
-    tell(made, now + 0.1, report("cell-0", 1, incarnation=incarnation, term=core.term))
-    core.move = Move.ordered
-    for after in (0.2, made.state.settings.switch_deadline_s + 1.0):
-        tick(made, now + after)
+    directory(made, now, **{name.replace("-", "_"): (incarnation, "")})
+    tell(made, now + 0.1, report(name, 1, incarnation=incarnation, term=cell.term))
+    cell.move = Move.ordered
+    for other in made.state.fleet.cells.values():
+        other.heard_at = now
+    return tick(made, now + 0.2) + tick(made, now + made.state.settings.switch_deadline_s + 1.0)
 
 
 def test_a_run_whose_core_gets_stuck_in_every_start_ends_with_the_reason_though_it_loads_weights_each_time() -> None:
     made = serving(switch_deadline_s=20.0)
-    limit = made.state.settings.max_failed_starts_of_core
+    limit = made.state.settings.max_stuck_starts
     for incarnation in range(2, limit + 1):
         get_stuck(made, incarnation)
         assert made.state.fleet.core.lost and not made.state.finished
     get_stuck(made, limit + 1)
     assert made.state.finished and made.state.exit_code == 1
     assert f"cell-0, the core, got stuck in {limit} starts in a row; last: role change not done within 20 s" in made.state.reason
+
+
+def test_a_satellite_that_gets_stuck_in_every_start_is_set_aside_and_the_run_goes_on() -> None:
+    made = serving(switch_deadline_s=20.0, silence_s=1e6)
+    limit = made.state.settings.max_stuck_starts
+    for incarnation in range(2, limit + 1):
+        assert not told(get_stuck(made, incarnation, "cell-1"), SetAside)
+    (order,) = told(get_stuck(made, limit + 1, "cell-1"), SetAside)
+    assert order.cell == "cell-1" and f"stuck in {limit} starts in a row; last: role change not done within 20 s" in order.reason
+    assert not made.state.finished and made.state.fleet.cells["cell-1"].aside == order.reason
 
 
 def test_a_core_that_gets_stuck_now_and_then_goes_on() -> None:
