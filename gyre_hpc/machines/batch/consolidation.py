@@ -225,7 +225,6 @@ def _core_lacks_version(state: State) -> bool:
 
 def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     """Load it as a new lineage; without one the run begins anew from version 0."""
-    state.running_actions.discard(FIND_CHECKPOINT)
     state.looked_for_checkpoint = True
     if isinstance(told, Failed):
         state.looked_for_checkpoint = False
@@ -235,6 +234,9 @@ def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[
         return load(state, checkpoint)
     if state.version is None:
         return _nothing_to_resume(state, now)
+    if state.settings.warm_executions:
+        # There was one since the warm start, and nothing else gives these weights again.
+        return finish(state, now, _DAMAGED, f"the core is lost and no checkpoint of {state.version} or before is whole")
     effects: list[Effect] = []
     if state.version.step > 0:
         effects.append(

@@ -116,6 +116,10 @@ class BatchMachine(Machine):
 
     def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:
         state = self.state
+        if isinstance(told, Failed):
+            state.resting.add(told.key)
+        else:
+            state.running_actions.discard(told.key)
         match told.key:
             case planning.PREPARE:
                 return planning.prepared(state, now, told)
@@ -128,7 +132,6 @@ class BatchMachine(Machine):
             case phases.LAST_STATUS:
                 state.is_written = True
                 return [phases.say_finished(state)]
-        state.running_actions.discard(told.key)
         if isinstance(told, Failed):
             return [Note("alarm", {"what": f"{told.key} failed", "kind": told.kind, "reason": told.reason})]
         return []
@@ -152,6 +155,8 @@ class BatchMachine(Machine):
             effects += watchdog.watch_weights(state, cell, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]
         state.unsaved.clear()
+        state.running_actions -= state.resting
+        state.resting.clear()
         if now - state.progress_at > settings.progress_deadline_s:
             effects += phases.finish(state, now, 1, f"no progress for {settings.progress_deadline_s:g} s in phase {state.phase.value}")
         return effects

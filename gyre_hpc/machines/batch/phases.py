@@ -107,7 +107,6 @@ def _first_weights(state: State, now: float) -> list[Effect]:
 
 def found_warm_start(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     """Load the cached one, or collect scripted executions while the core makes the random weights."""
-    state.running_actions.discard(FIND_WARM)
     cached: Checkpoint | None = told.result if isinstance(told, Finished) else None
     if cached is not None:
         state.loading, state.target = cached, FIRST
@@ -159,7 +158,6 @@ def _collect(state: State, now: float) -> list[Effect]:
 
 def prepared_warm(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     """Micro-batches of the scripted executions exist: the core fits them."""
-    state.running_actions.discard(PREPARE_WARM)
     if isinstance(told, Failed):
         if told.kind == "JournalIncomplete":
             return []

@@ -124,7 +124,6 @@ def prepare(state: State, now: float) -> list[Effect]:
 
 def prepared(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     """Micro-batches of a group exist, or its journal is not complete yet (tried again at the next tick)."""
-    state.running_actions.discard(PREPARE)
     id = state.batch.to_prepare
     if isinstance(told, Failed):
         if told.kind == "JournalIncomplete":

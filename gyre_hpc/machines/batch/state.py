@@ -77,6 +77,8 @@ class State:
     storage_full: str = ""
     next_key: int = 0
     running_actions: set[str] = field(default_factory=set)
+    resting: set[str] = field(default_factory=set)
+    """Those of them that failed: none is begun again before the next tick, as what was in their way lasts a while."""
     preparing: PrepareGroup | None = None
     """What the running preparation was asked for."""
     decision: Decision | None = None
