@@ -10,7 +10,7 @@ from gyre_hpc.simulation.process import ActionFailed, Process, Running
 from gyre_hpc.simulation.ranks import Ranks
 from gyre_hpc.simulation.store import Store
 from gyre_hpc.simulation.trainer import Trainer
-from gyre_hpc.simulation.weights import Content, Sum, Weights
+from gyre_hpc.simulation.weights import CONFIGURATION, Content, Sum, Weights
 
 _KEEP_CHECKPOINTS = 2
 
@@ -112,7 +112,7 @@ class CellWorld:
         self._after(running, 0.1, work)
 
     def _init(self, running: Running, action: actions.InitModel) -> None:
-        self._after(running, 0.1, lambda: self.trainer.begin_from(action.version, Weights("configuration")))
+        self._after(running, 0.1, lambda: self.trainer.begin_from(action.version, Weights(CONFIGURATION)))
 
     def _zero(self, running: Running, action: actions.ZeroSum) -> None:
         self._after(running, 0.002, self.trainer.zero)

@@ -11,7 +11,7 @@ from gyre_hpc.protocol.to_cell import ApplyOrder
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
-from gyre_hpc.simulation.weights import Content, Sum, Weights, ids_of
+from gyre_hpc.simulation.weights import CONFIGURATION, Content, Sum, Weights, ids_of
 
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
@@ -57,6 +57,8 @@ class TrainingTruth:
             raise Violation(f"update {ask.update}: the optimizer belongs to {trainer.optimizer}, the parameters are {weights}")
         if ask.version.step != len(weights.steps) + 1 or ask.update != len(weights.steps):
             raise Violation(f"update {ask.update}: leads to {ask.version} from weights of {len(weights.steps)} steps")
+        if self._sim.scenario.warm and weights.origin == CONFIGURATION:
+            raise Violation(f"update {ask.update}: the run has lost its warm start")
         executions = {one for gradient in scratch for one in gradient.content.executions}
         if not executions <= members or max(1, len(executions)) != ask.num_executions:
             raise Violation(f"update {ask.update}: {len(executions)} executions, divided by {ask.num_executions}")

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from gyre_hpc.protocol.identity import Version
 
+CONFIGURATION = "configuration"
+"""Origin of weights that nothing was fitted to."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Content:

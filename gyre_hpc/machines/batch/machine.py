@@ -115,6 +115,8 @@ class BatchMachine(Machine):
         return []
 
     def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:
+        """Those without a case of their own may fail: a status is written again, what was not forgotten costs memory, and a warm
+        start that is not in the cache is fitted again by the next run."""
         state = self.state
         if isinstance(told, Failed):
             state.resting.add(told.key)

@@ -191,6 +191,7 @@ class CellMachine(Machine):
         return self._steps.succeed() + _checkpoint_notes(step.action) + self._kv_notes(step.action, result)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
+        """An AbortReduce that fails leaves its Reduce to the deadline that it has of its own."""
         effects = self._supply.failed(key, reason)
         if effects is not None:
             return effects

@@ -39,7 +39,7 @@ from gyre_hpc.machines.execution.life import ACTIVE, Life, Stage
 from gyre_hpc.machines.execution.records import Began, Finish, Forgotten, Record
 from gyre_hpc.machines.execution.reporter import REPORT, USAGE, Reporter
 from gyre_hpc.machines.execution.settings import RunnerSettings
-from gyre_hpc.machines.execution.steps import FAULTS, UNDER_WAY, clear, ended_of, prepare, shortfall_of, stop_harness
+from gyre_hpc.machines.execution.steps import FAULTS, UNDER_WAY, clear, ended_of, kill_again, prepare, shortfall_of, stop_harness
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.supervision import Directory, Register
@@ -137,7 +137,8 @@ class RunnerMachine(Machine):
             reason = f"scoring took longer than {self._settings.score_s:g} s"
             return self._end(now, life, ScoreState.infra_error, reason=reason, under_way="score")
         assert verb == "grace", key
-        return [Start(life.key("kill"), StopHarness(life.id, True))] if life.stage is Stage.stopping else []
+        is_wanted_gone = life.stage is Stage.stopping or life.dropped
+        return [Start(life.key("kill"), StopHarness(life.id, True))] if is_wanted_gone else []
 
     def _persisted(self, now: float, key: str) -> list[Effect]:
         verb, _, execution = key.partition("/")
@@ -178,15 +179,15 @@ class RunnerMachine(Machine):
     def _failed(self, now: float, key: str, kind: str, reason: str) -> list[Effect]:
         verb, _, execution = key.partition("/")
         if key == SWEEP:
-            self._swept = True
-            return [Note("sweep_failed", {"reason": reason})]
+            return [*self._finished(now, key, None), Note("sweep_failed", {"reason": reason})]
         if key == USAGE:
             return self._reporter.measured(None)
         life = self._lives.get(execution)
         if verb in ("begin", "end", "forget"):
             return self._not_persisted(life, key, f"{kind}: {reason}")
         if life is None or life.stage is Stage.over or verb not in FAULTS:
-            return [Note("action_failed", {"key": key, "reason": f"{kind}: {reason}"})]
+            note = Note("action_failed", {"key": key, "reason": f"{kind}: {reason}"})
+            return [note, *kill_again(life, verb, self._settings.grace_s)]
         if life.dropped:
             return self._forget(life)
         return self._end(now, life, ScoreState.infra_error, reason=f"{FAULTS[verb]}: {kind}: {reason}")
@@ -215,10 +216,9 @@ class RunnerMachine(Machine):
 
     def _soft_deadline(self, now: float, life: Life) -> list[Effect]:
         if life.stage is Stage.preparing:
-            return self._end(
-                now, life, ScoreState.infra_error, reason="the workspace was not ready by the soft deadline", under_way="prepare"
-            )
-        if life.stage is not Stage.running:
+            reason = "the workspace was not ready by the soft deadline"
+            return self._end(now, life, ScoreState.infra_error, reason=reason, under_way="prepare")
+        if life.stage is not Stage.running or life.dropped:
             return []
         life.shortfall = f"soft deadline of {life.begin.soft_deadline_s:g} s"
         return stop_harness(life, self._settings.grace_s)

@@ -28,8 +28,19 @@ def prepare(life: Life) -> list[Effect]:
 def stop_harness(life: Life, grace_s: float) -> list[Effect]:
     """Ask it to end; the grace leaves time to kill and score before the hard deadline."""
     life.stage = Stage.stopping
+    return [Start(life.key("term"), StopHarness(life.id, False)), _grace(life, grace_s)]
+
+
+def _grace(life: Life, grace_s: float) -> SetTimer:
     left = max(0.0, life.begin.hard_deadline_s - life.begin.soft_deadline_s)
-    return [Start(life.key("term"), StopHarness(life.id, False)), SetTimer(life.key("grace"), min(grace_s, left / 3))]
+    return SetTimer(life.key("grace"), min(grace_s, left / 3))
+
+
+def kill_again(life: Life | None, verb: str, grace_s: float) -> list[Effect]:
+    """Of the actions no step waits for: a kill that failed is tried again, or the harness would hold its room until its hard
+    deadline. A polite stop that failed is followed by the kill; a workspace that stays is swept away at the next start."""
+    is_up = life is not None and life.stage in (Stage.running, Stage.stopping)
+    return [_grace(life, grace_s)] if life is not None and is_up and verb == "kill" else []
 
 
 def clear(life: Life, under_way: str) -> list[Effect]:
