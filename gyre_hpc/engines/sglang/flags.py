@@ -1,0 +1,221 @@
+"""How a server is started: configuration in, flags and environment out. Pure.
+
+Order of power: what our protocol with the server depends on (a user's flag of that name is refused) > `engine.sglang.flags` > what
+the rest of the configuration says. A name that SGLang does not know is refused by SGLang itself, at the start of the server.
+"""
+
+import enum
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV
+from gyre_hpc.engines.sglang.parts import Launch, Nodes
+from gyre_hpc.errors import UserError
+
+CONTEXT_MARGIN = 8
+"""SGLang ends answers so many tokens before its context does; with it, its limits are exactly model.max_context."""
+
+
+class Part(enum.Enum):
+    """Of a server in prefill-decode disaggregation (engine.sglang.kv=pd); the values are SGLang's."""
+
+    whole = "null"
+    prefill = "prefill"
+    decode = "decode"
+
+
+def create_launch(
+    config: EngineConfig,
+    *,
+    max_context: int,
+    model_folder: Path,
+    world: int,
+    nodes: Nodes,
+    device: Device,
+    python: Path,
+    program: tuple[str, ...],
+    folder: Path,
+    inherited: Mapping[str, str],
+    part: Part = Part.whole,
+    bootstrap_port: int = 0,
+) -> Launch:
+    """The server of this node of a cell of `world` ranks.
+
+    device: cpu or cuda, `auto` being decided. folder: of the server, see Launch. inherited: environment of the process that asks.
+    part: of a pair of cells with kv=pd; `bootstrap_port` is where the prefilling one is found.
+    Raises UserError naming the key of engine.sglang that cannot be.
+    """
+    assert device is not Device.auto
+    flags = _chosen(config, max_context, model_folder, world, nodes, device)
+    flags |= _of_kv(config, device, part, bootstrap_port)
+    return Launch(
+        python=python,
+        program=program,
+        flags=_as_arguments(_with_users(flags, config.sglang.flags)),
+        environ=_environment(config, device, part, folder, inherited),
+        folder=folder,
+    )
+
+
+def dtype_of(config: EngineConfig, device: Device) -> str:
+    """What `auto` means for the server's weights."""
+    if config.sglang.dtype != "auto":
+        return config.sglang.dtype
+    return "bfloat16" if device is Device.cuda else "float32"
+
+
+_Flags = dict[str, Any]
+"""Name -> value; True: a flag without a value."""
+
+_NEW_EACH_START = "it is chosen anew for every start"
+_OF_THE_CELL = "it follows from the cell's ranks and nodes"
+_PROTECTED = {
+    "model-path": "set model.path",
+    "load-format": "weights come from the trainer",
+    "skip-tokenizer-init": "the server gets token ids",
+    "host": "it serves on loopback, behind the cell's own surface",
+    "port": _NEW_EACH_START,
+    "api-key": _NEW_EACH_START,
+    "admin-api-key": _NEW_EACH_START,
+    "config": "put its flags into engine.sglang.flags",
+    "device": "set engine.sglang.device",
+    "dtype": "set engine.sglang.dtype",
+    "tp-size": _OF_THE_CELL,
+    "nnodes": _OF_THE_CELL,
+    "node-rank": _OF_THE_CELL,
+    "dist-init-addr": _OF_THE_CELL,
+    "incremental-streaming-output": "the cell counts on news alone",
+    "stream-interval": "set engine.sglang.stream_tokens",
+    "context-length": "set model.max_context",
+    "weight-version": "the cell labels the weights",
+    "enable-memory-saver": "the cell sleeps while it trains",
+    "disaggregation-mode": "set engine.sglang.kv",
+    "disaggregation-bootstrap-port": "set engine.sglang.kv",
+}
+"""Flags our protocol with the server depends on -> what to do instead."""
+_ALIASES = {"model": "model-path", "tensor-parallel-size": "tp-size", "nccl-init-addr": "dist-init-addr"}
+"""SGLang's other names of protected flags."""
+
+
+def _chosen(config: EngineConfig, max_context: int, model: Path, world: int, nodes: Nodes, device: Device) -> _Flags:
+    flags: _Flags = {
+        "model-path": str(model),
+        "load-format": "dummy",
+        "skip-tokenizer-init": True,
+        "host": "127.0.0.1",
+        "device": device.value,
+        "dtype": dtype_of(config, device),
+        "tp-size": world,
+        "context-length": max_context + CONTEXT_MARGIN,
+        "incremental-streaming-output": True,
+        "stream-interval": config.sglang.stream_tokens,
+        "weight-version": "0.0",
+        "page-size": config.page_size,
+        "max-total-tokens": config.kv_tokens,
+        "max-running-requests": config.max_batch,
+        "chunked-prefill-size": config.prefill_chunk,
+        "log-level": "warning" if nodes.number == 0 else "error",
+    }
+    if nodes.count > 1:
+        flags |= {"nnodes": nodes.count, "node-rank": nodes.number, "dist-init-addr": nodes.address}
+    if device is Device.cpu:
+        if config.deterministic:
+            raise UserError("engine.deterministic", True, "SGLang is deterministic on cuda only; set engine.deterministic=false")
+        return flags | _ON_CPU
+    flags["enable-memory-saver"] = True
+    if config.deterministic:
+        flags["enable-deterministic-inference"] = True
+    return flags
+
+
+_ON_CPU: _Flags = {
+    "attention-backend": "torch_native",
+    "sampling-backend": "pytorch",
+    # Only the bound of what max-total-tokens asks for.
+    "mem-fraction-static": 0.5,
+    "cuda-graph-backend-decode": "disabled",
+    "cuda-graph-backend-prefill": "disabled",
+}
+
+
+def _of_kv(config: EngineConfig, device: Device, part: Part, bootstrap_port: int) -> _Flags:
+    """What becomes of KV beyond this server."""
+    match config.sglang.kv:
+        case SGLangKV.none:
+            return {}
+        case SGLangKV.shared:
+            if device is Device.cpu:
+                raise UserError("engine.sglang.kv", "shared", "HiCache needs a GPU; set engine.sglang.kv=none")
+            flags: _Flags = {"enable-hierarchical-cache": True, "hicache-storage-backend": config.sglang.storage}
+            if config.sglang.storage_config:
+                flags["hicache-storage-backend-extra-config"] = dict(config.sglang.storage_config)
+            return flags
+        case SGLangKV.pd:
+            assert part is not Part.whole, "with kv=pd every cell is one half of a pair"
+            flags = {"disaggregation-mode": part.value, "disaggregation-transfer-backend": "mooncake"}
+            if part is Part.prefill:
+                return flags | {"disaggregation-bootstrap-port": bootstrap_port}
+            # A backup of retracted calls would want a HiCache pool; they go on from their tokens instead.
+            return flags | {"disaggregation-decode-retraction-backup": "none", "disaggregation-decode-enable-radix-cache": True}
+
+
+def _with_users(flags: _Flags, users: Mapping[str, Any]) -> _Flags:
+    """`flags`, overridden by the user's. Raises UserError on one that is protected."""
+    merged = dict(flags)
+    for given, value in users.items():
+        name = str(given).lstrip("-").replace("_", "-")
+        name = _ALIASES.get(name, name)
+        # argparse takes any beginning of a name for the name.
+        protected = next((flag for flag in _PROTECTED if flag.startswith(name)), None)
+        if protected is not None:
+            raise UserError(f"engine.sglang.flags.{given}", value, f"leave --{protected} out: {_PROTECTED[protected]}")
+        merged[name] = value
+    return merged
+
+
+def _as_arguments(flags: _Flags) -> tuple[str, ...]:
+    """False and None leave a flag out; a list gives it several values, a mapping one of JSON."""
+    arguments: list[str] = []
+    for name, value in flags.items():
+        if value is False or value is None:
+            continue
+        arguments.append(f"--{name}")
+        if isinstance(value, Mapping):
+            arguments.append(json.dumps(dict(value)))
+        elif isinstance(value, list | tuple):
+            arguments += [str(one) for one in value]
+        elif value is not True:
+            arguments.append(str(value))
+    return tuple(arguments)
+
+
+_TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}
+_TORCHRUN_BEGINNINGS = ("MASTER_", "TORCHELASTIC_", "TORCH_NCCL_", "GROUP_", "ROLE_", "PET_")
+_OTHER_PYTHON = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"}
+_OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
+"""They differ from start to start and mean nothing to a server: with them no successor's launch would be equal."""
+
+
+def _environment(config: EngineConfig, device: Device, part: Part, folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+    dropped = _TORCHRUN | _OTHER_PYTHON | _OF_A_SHELL
+    environ = {
+        name: value for name, value in inherited.items() if name not in dropped and not name.startswith((*_TORCHRUN_BEGINNINGS, "GYRE_"))
+    }
+    environ |= {
+        # One thread per process, as everywhere here: with more processes than cores its barriers collapse.
+        "OMP_NUM_THREADS": "1",
+        "TQDM_DISABLE": "1",
+        # Nothing is to be fetched: the folder has no weights, and there is no tokenizer.
+        "HF_HUB_OFFLINE": "1",
+        "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",
+        # Otherwise /health generates a token, and takes a second.
+        "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
+    }
+    if part is not Part.whole and device is Device.cpu:
+        environ |= {"MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp"}
+    environ |= config.sglang.environ
+    # Its sockets lie there, and their paths must be short.
+    environ["TMPDIR"] = str(folder / "tmp")
+    return environ
