@@ -8,7 +8,8 @@ HttpSurface ─ SGLangEngine ─ Attempts ─ Client ───HTTP──▶ SGLa
 
 import hashlib
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -24,6 +25,10 @@ class ServerLost(GyreError):
 
 class Refused(GyreError):
     """SGLang answered a request with an error of the request's own (400)."""
+
+
+class NotAnswered(GyreError):
+    """SGLang gave up one request (a lost prefill peer, no memory for it); the next one may do well."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,9 +90,10 @@ class Chunk:
 class Upstream(Protocol):
     """A server's HTTP API (client.py). Every method raises ServerLost; deadlines are its own."""
 
-    def generate(self, body: Mapping[str, Any]) -> AsyncIterator[Chunk]:
-        """POST /generate, streamed in news only. Closing the iterator closes the connection, which aborts the request. Raises
-        Refused."""
+    def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
+        """POST /generate, streamed in news only. The first chunk is empty: from then on the server knows the rid, and `abort` ends
+        it. The last one has `finish`. Closing the iterator closes the connection: the request ends, tokens not sent yet are lost.
+        Raises Refused, NotAnswered."""
 
     async def abort(self, rid: str) -> None:
         """Ends every request whose rid begins with `rid`. One that the server does not know yet is not ended."""
@@ -110,9 +116,17 @@ class Upstream(Protocol):
         """/server_info."""
 
     async def is_well(self, deadline_s: float) -> bool:
-        """/health."""
+        """/health_generate: its scheduler answers too. Not while it sleeps."""
 
     async def close(self) -> None: ...
+
+
+class Prefill(Protocol):
+    """The server that computes prompts for this one (engine.sglang.kv=pd)."""
+
+    def beside(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
+        """Sends the request `body` there too; enters with what this server's own request needs besides (bootstrap_host, ...). Once
+        it is left, nothing of the request lives there any more. Raises NotAnswered."""
 
 
 class WeightSender(Protocol):
@@ -132,7 +146,9 @@ class Holder(Protocol):
     """The server of this node (server.py)."""
 
     was_adopted: bool
-    """It was running already: its state is what `note` wrote last."""
+    """It was running already: its state is `noted`."""
+    noted: str
+    """What `note` wrote last, also in an earlier life of this cell's leader; empty: nothing."""
 
     async def start(self) -> Address:
         """Adopt the server of an equal launch whose noted state is not `changing`, else end what is there and start anew. Returns
