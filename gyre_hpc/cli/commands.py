@@ -17,6 +17,7 @@ COMMANDS = {
     "compare": "put finished or running runs side by side",
     "eval": "evaluate a checkpoint of a run on held-out tasks",
     "harness": "list the agent programs a run can use, install and check them",
+    "engine": "list the inference engines a run can use, and make the environments of those that need one",
     "simtest": "drive the machines through seeded faults and check their invariants",
 }
 

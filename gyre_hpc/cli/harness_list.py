@@ -17,7 +17,8 @@ def call(args: argparse.Namespace) -> int:
     from gyre_hpc.harnesses import HARNESSES, create_harness
     from gyre_hpc.harnesses.base import Harness
     from gyre_hpc.harnesses.place import installed_folder
-    from gyre_hpc.launch.harness_install import disk_bytes, is_installed
+    from gyre_hpc.launch.fetching import disk_bytes
+    from gyre_hpc.launch.harness_install import is_installed
 
     def row(harness: Harness, version: str, cache: Path) -> tuple[str, ...]:
         installation, folder = harness.installation(version), installed_folder(cache, harness, version)

@@ -16,7 +16,8 @@ from gyre_hpc.config.schema import Config, HarnessConfig, PathsConfig
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.harnesses.place import MARKER, installed_folder
-from gyre_hpc.launch.harness_install import disk_bytes, install, is_installed
+from gyre_hpc.launch.fetching import disk_bytes
+from gyre_hpc.launch.harness_install import install, is_installed
 from gyre_hpc.launch.surroundings import check_harness
 from tests.fakes.live_run import wait_for
 
