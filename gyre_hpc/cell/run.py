@@ -21,6 +21,7 @@ from gyre_hpc.cell.trainer_actions import TrainerActions
 from gyre_hpc.cell.transfer_actions import TransferActions
 from gyre_hpc.cell.world import World, join_world
 from gyre_hpc.chat import create_chat_format
+from gyre_hpc.config.deadlines import switch_step_s
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind, TransportConfig
 from gyre_hpc.engines import create_engine, create_follower
 from gyre_hpc.engines.base import Engine
@@ -208,7 +209,7 @@ def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: 
         checkpoint_before_publish=config.checkpoint.before_publish,
         checkpoint_every=config.checkpoint.every,
         memory_limit=config.trainer.memory_limit_mb << 20,
-        switch_deadline_s=config.cluster.switch_deadline_s,
+        switch_deadline_s=switch_step_s(config),
         pull_deadline_s=config.transport.deadline_s,
         reduce_deadline_s=config.transport.deadline_s,
         hand_in_deadline_s=config.transport.deadline_s,

@@ -5,7 +5,7 @@ Errors are UserError naming field, value and remedy; Hydra's and omegaconf's own
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from importlib import resources
 
@@ -36,8 +36,7 @@ def compose_config(overrides: Sequence[str] = ()) -> Config:
 def config_from(node: DictConfig, overrides: Sequence[str]) -> Config:
     """The Config of a composed node; with `resume`, the one stored in that run folder plus what may change. Raises UserError."""
     known = set(known_keys())
-    # Below a key that holds a mapping (harness.environment) everybody names their own.
-    unknown = {key for key in _keys_of(OmegaConf.to_container(node)) if key not in known and key.rpartition(".")[0] not in known}
+    unknown = {key for key in _keys_of(OmegaConf.to_container(node)) if not _is_known(key, known)}
     if unknown:  # `+key=value` gets past the schema
         key = min(unknown)
         raise UserError(key, OmegaConf.select(node, key), _no_such_key(key))
@@ -89,6 +88,15 @@ def _keys_of(value: object, prefix: str = "") -> Iterator[str]:
         yield prefix
 
 
+def _is_known(key: str, known: Container[str]) -> bool:
+    """Below a key that holds a mapping (harness.environment) everybody names their own."""
+    while key and key not in known:
+        key = key.rpartition(".")[0]
+    return bool(key)
+
+
 def _no_such_key(key: str) -> str:
+    if _is_known(key, tuple(known_keys())):  # Hydra wants it for a name that the mapping does not have yet
+        return f"a name of your own: write +{key}=…"
     close = difflib.get_close_matches(key, list(known_keys()), n=3, cutoff=0.6)
     return "no such key" + (f"; did you mean {' or '.join(close)}?" if close else "") + " (all keys: launch.py --cfg job)"

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
+from gyre_hpc.config import validate_engine
 from gyre_hpc.config.place import LONGEST_SCRATCH
 from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode, TrainerKind
+from gyre_hpc.config.validate_engine import Breach
 from gyre_hpc.errors import UserError
-
-Breach = tuple[str, Any, str]
 
 POSITIVE = (
     "cluster.cells", "cluster.ranks_per_cell", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
@@ -63,8 +63,9 @@ def validate(config: Config) -> None:
         _ranges,
         _cluster,
         _kinds,
-        _tensor_parallel,
-        _deterministic,
+        validate_engine.tensor_parallel,
+        validate_engine.deterministic,
+        validate_engine.sglang,
         _scheduler,
         _model,
         _algo,
@@ -151,33 +152,6 @@ def _kinds(config: Config) -> Iterator[Breach]:
         yield "transport.kv_protocol", config.transport.kv_protocol, "tcp, or rdma where there is a device"
     if config.transport.backend not in ("gloo", "nccl"):
         yield "transport.backend", config.transport.backend, "gloo, or nccl on GPUs"
-
-
-def _tensor_parallel(config: Config) -> Iterator[Breach]:
-    """The ranks of a cell share the model all together or not at all. A model of a path is looked at when it is read."""
-    cluster, model = config.cluster, config.model
-    size, ranks = cluster.tensor_parallel, cluster.ranks_per_cell
-    if size not in (0, 1, ranks):
-        yield "cluster.tensor_parallel", size, f"0 or cluster.ranks_per_cell={ranks} (all ranks share the model), or 1 (each has its own)"
-    if size == 1 or ranks == 1 or model.path or config.engine.kind is not EngineKind.embedded:
-        return
-    for name in ("num_heads", "num_kv_heads", "intermediate_size"):
-        if getattr(model, name) % ranks:
-            remedy = f"must be a multiple of the cluster.ranks_per_cell={ranks} ranks that share a model; or set cluster.tensor_parallel=1"
-            yield f"model.{name}", getattr(model, name), remedy
-
-
-def _deterministic(config: Config) -> Iterator[Breach]:
-    """What would let a call's tokens depend on more than its context and its sampling key."""
-    engine, cluster = config.engine, config.cluster
-    if not engine.deterministic:
-        return
-    if engine.kind is not EngineKind.embedded:
-        yield "engine.deterministic", True, "only engine=embedded computes in steps of one shape"
-    if engine.keep_kv:
-        yield "engine.keep_kv", True, "which calls attend to KV of older weights is a matter of time: false with engine.deterministic=true"
-    if cluster.ranks_per_cell > 1 and cluster.tensor_parallel != 1:
-        yield "cluster.tensor_parallel", cluster.tensor_parallel, "one rank computes the whole model: 1 with engine.deterministic=true"
 
 
 def _scheduler(config: Config) -> Iterator[Breach]:

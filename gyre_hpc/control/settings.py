@@ -1,5 +1,6 @@
 """BatchSettings from the composed configuration."""
 
+from gyre_hpc.config.deadlines import cell_start_s, no_progress_s, switch_step_s
 from gyre_hpc.config.schema import Config, EngineKind
 from gyre_hpc.machines.batch.settings import BatchSettings
 
@@ -28,11 +29,11 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         hard_deadline_s=config.suite.hard_deadline_s,
         cell_capacity=config.engine.max_batch,
         table_lease_s=config.gateway.table_lease_s,
-        start_deadline_s=config.cluster.start_deadline_s,
-        switch_deadline_s=2.5 * config.cluster.switch_deadline_s,
+        start_deadline_s=cell_start_s(config),
+        switch_deadline_s=2.5 * switch_step_s(config),
         commit_deadline_s=config.transport.deadline_s,
         kv_budget_s=config.transport.kv_budget_s if config.transport.kv != "none" else 0.0,
-        progress_deadline_s=max(300.0, 3 * config.suite.hard_deadline_s),
+        progress_deadline_s=no_progress_s(config),
         checkpoint_before_publish=config.checkpoint.before_publish,
         # Timed engines make tokens up.
         malformed_window=0 if config.engine.kind is EngineKind.timed else config.gateway.malformed_window,

@@ -70,6 +70,7 @@ def _supervision(scenario: Scenario, attempt: int) -> SupervisionSettings:
         cells=cells_of(scenario),
         extras=("scripted-0",) if scenario.warm else (),
         start_deadline_s=10.0,
+        cell_start_deadline_s=10.0,
         tick_s=2.0,
         silent_ticks=6,
         grace_s=3.0,

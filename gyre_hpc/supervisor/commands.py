@@ -3,6 +3,7 @@
 import sys
 from dataclasses import dataclass, field
 
+from gyre_hpc.config.deadlines import cell_start_s
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.machines.supervision import SupervisionSettings
 from gyre_hpc.shell.arguments import arguments
@@ -73,4 +74,5 @@ def settings_for(config: Config, attempt: int) -> SupervisionSettings:
         cells=tuple(f"cell-{index}" for index in range(cluster.cells)),
         extras=("scripted-0",) if config.warm_start.executions > 0 else (),
         start_deadline_s=cluster.start_deadline_s,
+        cell_start_deadline_s=cell_start_s(config),
     )

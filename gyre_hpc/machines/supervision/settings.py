@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from gyre_hpc.machines.supervision.child import Policy
+
 SUPERSEDED = 75
 """Exit code when a newer attempt of the run lives (EX_TEMPFAIL)."""
 REFUSED = 2
@@ -24,6 +26,8 @@ class SupervisionSettings:
     """Told to end before the rest, so that they take no orderly stop for a loss."""
     start_deadline_s: float = 120.0
     """A process that has not registered by then counts as a failed start."""
+    cell_start_deadline_s: float = 120.0
+    """The same for cells: those with a server of their own register when it answers."""
     tick_s: float = 2.0
     silent_ticks: int = 15
     """Ticks without a heartbeat after which a service is stopped and started again. Ticks, not seconds: a machine that was
@@ -35,3 +39,7 @@ class SupervisionSettings:
     crash_limit: int = 5
     """More failures of one service than this within `crash_window_s` end the run."""
     crash_window_s: float = 120.0
+
+    def start_s(self, policy: Policy) -> float:
+        """Deadline of a start."""
+        return self.cell_start_deadline_s if policy is Policy.cell else self.start_deadline_s

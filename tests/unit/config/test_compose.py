@@ -110,15 +110,22 @@ def test_resume_takes_the_stored_config_and_what_may_change(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "override", ["transport.kv=none", "transport.kv_protocol=rdma", "transport.kv_budget_s=0.5", "trainer.memory_limit_mb=64"]
-)
+    "override",
+    [
+        "transport.kv=none", "transport.kv_protocol=rdma", "transport.kv_budget_s=0.5", "trainer.memory_limit_mb=64",
+        "engine.sglang.orphan_s=5.0", "engine.sglang.environment=/srv/sglang", "engine.sglang.launcher=/srv/start.py",
+    ],
+)  # fmt: skip
 def test_what_stopped_a_run_without_touching_its_numbers_may_change_on_resume(tmp_path: Path, override: str):
     store_config(compose_config(), tmp_path / "config.yaml")
     key, _, value = override.partition("=")
     assert str(value_of(compose_config([f"resume={tmp_path}", override]), key)) == value
 
 
-@pytest.mark.parametrize("override", ["seed=1", "algo.group_size=2", "scheduler=async", "+experiment=deepswe", "model.num_layers=2"])
+@pytest.mark.parametrize(
+    "override",
+    ["seed=1", "algo.group_size=2", "scheduler=async", "+experiment=deepswe", "model.num_layers=2", "engine.sglang.dtype=float16"],
+)
 def test_resume_refuses_what_decides_the_numbers(tmp_path: Path, override: str):
     store_config(compose_config(), tmp_path / "config.yaml")
     with pytest.raises(UserError, match="cannot change on resume"):

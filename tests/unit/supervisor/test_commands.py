@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKind, TrainerConfig, TrainerKind, WarmStartConfig
+from gyre_hpc.machines.base import Restarted, SetTimer
+from gyre_hpc.machines.supervision import SupervisionMachine
 from gyre_hpc.supervisor.attempts import claim_attempt, highest_attempt
 from gyre_hpc.supervisor.commands import Commands, settings_for
 
@@ -55,6 +57,14 @@ def test_children_follow_from_the_configuration():
     assert settings.services == ("controller", "gateway-0", "gateway-1", "runner-0")
     assert settings.cells == ("cell-0", "cell-1") and settings.extras == ("scripted-0",)
     assert settings_for(Config(warm_start=WarmStartConfig(executions=0)), 1).extras == ()
+
+
+def test_a_cell_with_a_server_is_given_the_time_of_its_start_and_nobody_else_is():
+    config = Config(cluster=ClusterConfig(cells=1, start_deadline_s=100.0))
+    config.engine.kind, config.engine.sglang.start_deadline_s = EngineKind.sglang, 700.0
+    began = SupervisionMachine(settings_for(config, 1)).handle(0.0, Restarted())
+    deadlines = {effect.key: effect.after_s for effect in began if isinstance(effect, SetTimer)}
+    assert (deadlines["start/cell-0/1"], deadlines["start/gateway-0/1"]) == (800.0, 100.0)
 
 
 def test_attempts_count_up_and_two_claims_get_two_numbers(tmp_path: Path):

@@ -1,0 +1,21 @@
+"""Deadlines that follow from several keys: what a foreign server adds to what a cell takes by itself. Seconds."""
+
+from gyre_hpc.config.engine_schema import EngineKind
+from gyre_hpc.config.schema import Config
+
+
+def cell_start_s(config: Config) -> float:
+    """Until a cell has registered. It does so once its engine serves, so the start of its server comes on top."""
+    own = config.cluster.start_deadline_s
+    return own + config.engine.sglang.start_deadline_s if config.engine.kind is EngineKind.sglang else own
+
+
+def switch_step_s(config: Config) -> float:
+    """Of one step of a role change. The step that wakes a server brings it all its weights too."""
+    own = config.cluster.switch_deadline_s
+    return own + config.engine.sglang.update_deadline_s if config.engine.kind is EngineKind.sglang else own
+
+
+def no_progress_s(config: Config) -> float:
+    """Nothing at all happens for so long: the run ends. Longer than the slowest execution, and than a cell's start."""
+    return max(300.0, 3 * config.suite.hard_deadline_s) + cell_start_s(config) - config.cluster.start_deadline_s
