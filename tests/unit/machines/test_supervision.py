@@ -211,6 +211,14 @@ def test_an_unkillable_child_does_not_hold_up_the_end():
     assert actions(bench.tell(TimerFired("gone/gateway-0/1")), EndRun) == [EndRun(130, "SIGINT")]
 
 
+def test_a_kill_that_failed_is_tried_again():
+    bench = live_bench()
+    bench.from_controller(RestartCell("cell-0", 1, "silent"))
+    assert "grace/cell-0/1" in timers(bench.tell(Failed("kill/cell-0/1", "OSError", "x")))
+    assert actions(bench.tell(TimerFired("grace/cell-0/1")), KillProcess) == [KillProcess("cell-0", 1)]
+    assert not timers(bench.tell(Failed("kill/cell-1/1", "OSError", "x"))), "nobody wants it gone any more"
+
+
 def test_a_higher_attempt_ends_this_one():
     bench = live_bench()
     assert actions(bench.tell(TimerFired("tick")), CheckAttempts)
