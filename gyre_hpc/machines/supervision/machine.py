@@ -146,7 +146,7 @@ class SupervisionMachine(Machine):
         if verb == "backoff" and child.state is ChildState.waiting:
             return self._spawn(child)
         if verb == "start" and child.state is ChildState.starting:
-            return self._stop(child, f"did not register within {self._settings.start_deadline_s:g} s")
+            return self._stop(child, f"did not register within {self._settings.start_s(child.policy):g} s")
         if verb == "grace" and child.state is ChildState.stopping:
             kill = Start(child.key("kill"), KillProcess(child.name, child.incarnation))
             return [kill, SetTimer(child.key("gone"), self._settings.grace_s)]
@@ -191,7 +191,7 @@ class SupervisionMachine(Machine):
         child.restart_wanted, child.silent_ticks = False, 0
         return [
             Start(child.key("child"), SpawnProcess(child.name, child.incarnation)),
-            SetTimer(child.key("start"), self._settings.start_deadline_s),
+            SetTimer(child.key("start"), self._settings.start_s(child.policy)),
             Note("process_started", {"process": child.name, "incarnation": child.incarnation}),
         ]
 
