@@ -168,6 +168,25 @@ def test_a_killed_harness_group_never_outlives_the_grace_allowed_by_its_deadline
     assert [e.after_s for e in effects if isinstance(e, SetTimer) and e.key.startswith("grace")] == [1.0]
 
 
+def test_a_kill_that_failed_is_tried_again_after_the_grace():
+    bench = Bench().running(A)
+    bench.tell(TimerFired(f"soft/{A}"))
+    bench.tell(TimerFired(f"grace/{A}"))
+    effects = bench.tell(Failed(f"kill/{A}", "OSError", "x"))
+    assert [e.key for e in effects if isinstance(e, SetTimer)] == [f"grace/{A}"]
+    assert starts(bench.tell(TimerFired(f"grace/{A}")), StopHarness) == [StopHarness(A, True)]
+    bench.tell(Finished(f"run/{A}", WELL))
+    assert not [e for e in bench.tell(Failed(f"kill/{A}", "OSError", "x")) if isinstance(e, SetTimer)], "it is gone"
+
+
+def test_what_is_no_longer_wanted_is_killed_until_it_is_gone():
+    bench = Bench().running(A)
+    assert starts(bench.assign(), StopHarness) == [StopHarness(A, True)]
+    bench.tell(Failed(f"kill/{A}", "OSError", "x"))
+    assert starts(bench.tell(TimerFired(f"grace/{A}")), StopHarness) == [StopHarness(A, True)]
+    assert not starts(bench.tell(TimerFired(f"soft/{A}")), StopHarness), "it is being killed"
+
+
 def test_shards_do_not_depend_on_who_is_alive():
     wide = RunnerSettings(
         runner="r", incarnation=1, gateways=("g0", "g1", "g2"), capacity=1, cpus=1, memory_mb=1, execution_cpus=1, execution_memory_mb=1
