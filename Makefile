@@ -1,4 +1,4 @@
-# make quickstart | test | check | format | clean
+# make quickstart | test | test-sglang | check | format | clean
 # Needs Python 3.11-3.13 with venv; no root, no compiler. Everything else is installed into .venv, keyed by the pins of
 # setup.cfg: rebuilt when they change, otherwise ready at once.
 # PIP_ARGS: more arguments for pip, e.g. the index of torch's CPU builds.
@@ -21,7 +21,7 @@ PINS = import configparser, hashlib; c = configparser.ConfigParser(); c.read("se
 TORCH = $(shell sed -n 's/^ *\(torch==[^ ]*\)$$/\1/p' setup.cfg | sort -u)
 USABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help quickstart test check lint layout imports types rules format clean env
+.PHONY: help quickstart test test-sglang check lint layout imports types rules format clean env
 .DEFAULT_GOAL := help
 
 help:
@@ -32,6 +32,11 @@ quickstart: env
 
 test: env
 	@$(PY) -m pytest $(ARGS)
+
+# A real SGLang on CPU, in an environment of its own: 3.3 GB in the cache, some minutes when it is made. A file's tests share servers.
+test-sglang: env
+	@$(VENV)/bin/gyre engine install sglang --device cpu
+	@GYRE_REQUIRE=$${GYRE_REQUIRE:-sglang} $(PY) -m pytest -n 2 --dist loadfile $(ARGS) tests/sglang
 
 # `make -k check` goes on after a failure.
 check: lint layout imports types rules
