@@ -205,7 +205,7 @@ class Refuse(msgspec.Struct, frozen=True):
 
 
 class HangUp(msgspec.Struct, frozen=True):
-    """Break the connection: its client has not read its last words for long."""
+    """Break the connection: its client has not read its last words for long, or missed a piece of what was said before."""
 
     conn: str
 
