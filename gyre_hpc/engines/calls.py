@@ -22,7 +22,9 @@ class LiveCall:
         self.number, self.request = number, request
         self.answer = Answer(rid=request.rid, num_prompt=len(request.input_ids), return_logprob=request.return_logprob, version=version)
         self.error: str | None = None
-        """Why the engine itself failed (HTTP 500)."""
+        """Why there is no more of the answer."""
+        self.status = 500
+        """HTTP status of `error`: 500, the engine failed, another may not; 4xx, the request is wrong in itself."""
         self.changed = asyncio.Event()
         self.gone = asyncio.Event()
         self._begun = clock.monotonic_s()
@@ -80,9 +82,14 @@ class CallBook:
                 call.answer.add(piece)
                 call.changed.set()
 
+    def give_up(self, call: LiveCall, reason: str, *, status: int = 500) -> None:
+        """This call ends with an error, after the tokens it has."""
+        if not call.is_over:
+            call.error, call.status = reason, status
+            call.changed.set()
+
     def fail(self, reason: str) -> None:
         """The engine broke: every live call ends with HTTP 500."""
         self.is_open = False
         for call in self.live():
-            call.error = reason
-            call.changed.set()
+            self.give_up(call, reason)

@@ -130,7 +130,7 @@ class HttpSurface:
         while not call.is_over:
             call.changed.clear()
             await call.changed.wait()
-        response = _error(500, call.error) if call.error is not None else _json(call.answer.whole(call.age_s()))
+        response = _error(call.status, call.error) if call.error is not None else _json(call.answer.whole(call.age_s()))
         # Written here, not by the server afterwards: a call counts as live until its answer is out.
         await response.prepare(request)
         await response.write_eof()
@@ -143,12 +143,13 @@ class HttpSurface:
         while True:
             # Cleared before reading: a piece that comes during the write below sets it again.
             call.changed.clear()
-            if call.error is not None:
-                await response.write(b"data: " + orjson.dumps({"error": {"message": call.error}}) + b"\n\n")
-                break
-            is_last = call.is_over
+            error, is_last = call.error, call.answer.finish is not None
             if is_last or call.answer.shown < len(call.answer.ids):
                 await response.write(b"data: " + orjson.dumps(show(call.age_s())) + b"\n\n")
+            if error is not None:
+                told = {"message": error} if call.status == 500 else {"message": error, "code": call.status}
+                await response.write(b"data: " + orjson.dumps({"error": told}) + b"\n\n")
+                break
             if is_last:
                 await response.write(b"data: [DONE]\n\n")
                 break

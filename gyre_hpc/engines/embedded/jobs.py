@@ -18,8 +18,8 @@ import msgspec
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.base import Block, Reservation
 from gyre_hpc.engines.embedded.core import EngineCore
-from gyre_hpc.engines.embedded.free_memory import free_bytes
 from gyre_hpc.engines.request import Request
+from gyre_hpc.observability.memory import free_bytes
 from gyre_hpc.protocol.identity import Version
 
 

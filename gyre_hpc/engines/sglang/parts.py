@@ -98,6 +98,9 @@ class Upstream(Protocol):
     async def abort(self, rid: str) -> None:
         """Ends every request whose rid begins with `rid`. One that the server does not know yet is not ended."""
 
+    async def abort_all(self) -> None:
+        """Ends every request that its scheduler has."""
+
     async def flush(self, deadline_s: float) -> bool:
         """Wait until the server is idle in every queue, and forget all prefixes; False: it was not idle in time."""
 
