@@ -1,13 +1,24 @@
-"""Puts the parts of this room together for one cell."""
+"""Puts the parts of this room together for one cell: the engine of its first rank, and the servers of its nodes."""
 
+import os
 from pathlib import Path
 
-from gyre_hpc.config.schema import EngineConfig
-from gyre_hpc.engines.served import ServedEngine
-from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, WeightRoute
+from gyre_hpc.engines.sglang.client import Client
+from gyre_hpc.engines.sglang.engine import SGLangEngine
+from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find
+from gyre_hpc.engines.sglang.flags import Part, create_launch, dtype_of
+from gyre_hpc.engines.sglang.memory import ServerMemory
+from gyre_hpc.engines.sglang.model_folder import write_model_folder
+from gyre_hpc.engines.sglang.parts import Launch, Nodes, Prefill
+from gyre_hpc.engines.sglang.server import Server
+from gyre_hpc.engines.sglang.weights import new_sender
 from gyre_hpc.engines.stopping import Decode
+from gyre_hpc.errors import UserError
 from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.transport.base import SnapshotStore
+
+_PROGRAM = ("-m", "sglang.launch_server")
 
 
 def create_sglang_engine(
@@ -24,6 +35,103 @@ def create_sglang_engine(
     folder: Path,
     cache: Path,
     decode: Decode | None,
-) -> ServedEngine:
-    """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing."""
-    raise NotImplementedError
+    part: Part = Part.whole,
+    bootstrap_port: int = 0,
+    prefill: Prefill | None = None,
+) -> SGLangEngine:
+    """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing, or the configuration cannot be.
+
+    folder: node-local, the same for every attempt of this cell (a server is found there again), at most 60 bytes long.
+    part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, and the other one.
+    """
+    device, dtype = choose_device(config.sglang.device), dtype_of(config, choose_device(config.sglang.device))
+    if nodes.count > 1 and config.sglang.weights is WeightRoute.disk:
+        raise UserError("engine.sglang.weights", "disk", "set group: the cell's nodes do not see one another's scratch folder")
+    server = create_server(
+        config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, part=part, bootstrap_port=bootstrap_port
+    )
+    sender = new_sender(
+        config.sglang,
+        model=model,
+        device=device,
+        dtype=dtype,
+        host=nodes.address.rpartition(":")[0] if nodes.count > 1 else "127.0.0.1",
+        world=world,
+        folder=folder / "weights",
+    )
+    return SGLangEngine(
+        holder=server,
+        connect=Client,
+        sender=sender,
+        memory=ServerMemory(server, device, rank=rank, num_local=world // nodes.count),
+        store=store,
+        run_token=run_token,
+        host=host,
+        port=port,
+        max_context=model.max_context,
+        vocab_size=model.vocab_size,
+        decode=decode,
+        keep_kv=config.keep_kv,
+        seeded=config.deterministic and device is Device.cuda,
+        kv=_capability(config.sglang.kv),
+        prefill=prefill,
+        facts={
+            "sglang_version": VERSION,
+            "device": device.value,
+            "dtype": dtype,
+            "page_size": config.page_size,
+            "max_running_requests": config.max_batch,
+            "chunked_prefill_size": config.prefill_chunk,
+        },
+    )
+
+
+def create_server(
+    config: EngineConfig,
+    *,
+    model: Qwen3Config,
+    world: int,
+    nodes: Nodes,
+    folder: Path,
+    cache: Path,
+    part: Part = Part.whole,
+    bootstrap_port: int = 0,
+    root_pid: int | None = None,
+) -> Server:
+    """Of one node of a cell: on the first it is the engine's, on the others their first rank holds it. Raises UserError.
+
+    root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent."""
+    sglang = config.sglang
+    return Server(
+        _launch(config, model, world, nodes, folder, cache, part, bootstrap_port),
+        start_deadline_s=sglang.start_deadline_s,
+        orphan_s=sglang.orphan_s,
+        root_pid=root_pid,
+        is_first=nodes.number == 0,
+    )
+
+
+def _launch(
+    config: EngineConfig, model: Qwen3Config, world: int, nodes: Nodes, folder: Path, cache: Path, part: Part, bootstrap_port: int
+) -> Launch:
+    device = choose_device(config.sglang.device)
+    launcher = config.sglang.launcher
+    return create_launch(
+        config,
+        max_context=model.max_context,
+        model_folder=write_model_folder(folder / "model", model, dtype=dtype_of(config, device)),
+        world=world,
+        nodes=nodes,
+        device=device,
+        python=find(config.sglang, cache, device),
+        program=(str(Path(launcher).expanduser().resolve()),) if launcher else _PROGRAM,
+        folder=folder,
+        inherited=os.environ,
+        part=part,
+        bootstrap_port=bootstrap_port,
+    )
+
+
+def _capability(kv: SGLangKV) -> str:
+    """How planning counts on it (EngineCapabilities.kv)."""
+    return {SGLangKV.none: "none", SGLangKV.pd: "pd", SGLangKV.shared: "shared"}[kv]
