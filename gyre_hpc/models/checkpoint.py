@@ -18,11 +18,13 @@ _WEIGHTS = "model.safetensors"
 _INDEX = "model.safetensors.index.json"
 
 
-def save_checkpoint(folder: Path, config: Qwen3Config, params: Parameters) -> None:
-    """Write config.json and model.safetensors (dtype as the tensors have it). Raises UserError on wrong names or shapes."""
+def save_checkpoint(folder: Path, config: Qwen3Config, params: Parameters, dtype: str = "") -> None:
+    """Write config.json and model.safetensors. dtype: torch's name of one; empty: as the tensors have it. Raises UserError on wrong
+    names or shapes."""
     _check(params, config, "parameters")
     folder.mkdir(parents=True, exist_ok=True)
-    tensors = {name: params[name].detach().cpu().contiguous() for name in parameter_shapes(config)}
+    kind = getattr(torch, dtype) if dtype else None
+    tensors = {name: params[name].detach().to("cpu", kind).contiguous() for name in parameter_shapes(config)}
     aside = folder / f".{_WEIGHTS}.{os.getpid()}"
     save_file(tensors, aside, metadata={"format": "pt"})
     _settle(aside, folder / _WEIGHTS)
