@@ -136,7 +136,7 @@ def _steps(python: Path, aside: Path, device: Device) -> Iterator[_Step]:
     inner = str(environment.python_of(aside))
     more = shlex.split(os.environ.get("PIP_ARGS", ""))
     pins, names = aside / "tmp" / "pins.txt", environment.pinned(device)
-    yield _Step("making the environment", (str(python), "-m", "venv", str(aside)))
+    yield _Step("making the environment", (str(python), "-m", "venv", "--prompt", "sglang", str(aside)))
     _temporary(aside).mkdir()
     pins.write_text(environment.pins(device), encoding="utf-8")
     alone_first = [name for name in names if name.startswith("torch==")]
@@ -146,8 +146,10 @@ def _steps(python: Path, aside: Path, device: Device) -> Iterator[_Step]:
         yield _Step(f"fetching {len(names) - 1} more packages", (inner, *_PIP, *_INSTALL, "--no-deps", *more, "-r", str(pins)))
     else:
         yield _Step(f"fetching {', '.join(names)} and what they need", (inner, *_PIP, *_INSTALL, *more, "-r", str(pins)))
-    # On all cores, where pip would take one. Some packages hold files that no Python can compile.
-    yield _Step("compiling", (inner, "-m", "compileall", "-q", "-j", "0", str(aside / "lib")), must_succeed=False)
+    # On all cores, where pip would take one; whoever uses the cache later may not be able to write there. Some packages hold files
+    # that no Python can compile.
+    compile_all = (inner, "-m", "compileall", "-q", "-j", "0", "-x", "/(tests?|modelscope)/", str(aside / "lib"))
+    yield _Step("compiling", compile_all, must_succeed=False)
 
 
 def _carry_out(step: _Step, lock: int, environ: Mapping[str, str], say: Say) -> None:

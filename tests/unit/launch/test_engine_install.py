@@ -23,10 +23,10 @@ PYTHON_311 = r"""#!/bin/sh
 here=$(dirname "$(dirname "$0")")
 case "$*" in
   *ensurepip*) exit 0 ;;
-  "-m venv "*)
+  "-m venv --prompt sglang "*)
     echo venv >>CALLS
-    mkdir -p "$3/bin" "$3/lib"; cp "$0" "$3/bin/python"
-    printf '#!%s/bin/python\n' "$3" >"$3/bin/tool"; echo "command = $3" >"$3/pyvenv.cfg" ;;
+    mkdir -p "$5/bin" "$5/lib"; cp "$0" "$5/bin/python"
+    printf '#!%s/bin/python\n' "$5" >"$5/bin/tool"; echo "command = $5" >"$5/pyvenv.cfg" ;;
   *" pip "*" install "*)
     echo "pip $*" >>CALLS
     echo "TMPDIR=$TMPDIR PYTHONPATH=$PYTHONPATH" >>CALLS
