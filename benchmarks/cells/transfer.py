@@ -16,7 +16,7 @@ import numpy as np
 
 from benchmarks.cells.peers import CHUNK_BYTES, DEADLINE_S, HOST, PAGE_BYTES, TOKEN, Peer, rank
 from gyre_hpc.cell import commands
-from gyre_hpc.cell.kv_transfer import PIECE_BYTES
+from gyre_hpc.cell.kv_transfer import cut_in_pieces
 from gyre_hpc.cell.kv_wire import Fetched, Offered
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.transport.kv_base import Ticket
@@ -114,15 +114,14 @@ class Blocks:
         self._rank = rank(kind, np.zeros(SIZE, dtype=np.uint8))
 
     def move(self) -> None:
-        step = PIECE_BYTES // PAGE_BYTES
-        starts = range(0, SIZE // PAGE_BYTES, step)
+        pieces = cut_in_pieces(SIZE // PAGE_BYTES, PAGE_BYTES)
         tickets: list[Ticket] = []
-        self._offer(starts[0], step)
-        for start in starts:
+        self._offer(*pieces[0])
+        for number, (start, end) in enumerate(pieces, 1):
             offered = msgspec.msgpack.decode(self._told(), type=Offered)
-            if start + step in starts:
-                self._offer(start + step, step)
-            fetch = commands.KvFetch(0, start, start + step, (offered,), DEADLINE_S)
+            if number < len(pieces):
+                self._offer(*pieces[number])
+            fetch = commands.KvFetch(0, start, end, (offered,), DEADLINE_S)
             fetched = msgspec.msgpack.decode(self._rank.do(fetch), type=Fetched)
             if offered.ticket is None or fetched.trouble or fetched.bad:
                 raise RuntimeError(f"blocks did not arrive: {offered.trouble}{fetched.trouble}{fetched.bad}")
@@ -130,8 +129,8 @@ class Blocks:
         self._order(commands.KvWithdraw((tuple(tickets),)))
         self._told()
 
-    def _offer(self, start: int, step: int) -> None:
-        self._order(commands.KvOffer(0, tuple(range(start, start + step)), DEADLINE_S))
+    def _offer(self, start: int, end: int) -> None:
+        self._order(commands.KvOffer(0, tuple(range(start, end)), DEADLINE_S))
 
     def _order(self, command: commands.KvCommand) -> None:
         self._source.order(base64.b64encode(msgspec.msgpack.encode(command)).decode())

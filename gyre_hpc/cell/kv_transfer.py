@@ -21,9 +21,9 @@ from gyre_hpc.engines.base import Block, PagedKV
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.shell.timers import after
 
-PIECE_BYTES = 8 << 20
-"""Of one rank. Large enough that the round trip of its order does not count, small enough that the first and the last one,
-which nothing overlaps, do not either."""
+FIRST_BYTES, LARGEST_BYTES = 4 << 20, 32 << 20
+"""Of a piece of one rank. Nothing overlaps the first one's checksums, so it is small; each is twice the one before, so that round
+trips of orders do not count, and that what is lost when the time is over is not much more than what has come."""
 _OFFERED = msgspec.msgpack.Decoder(Offered)
 _QUIET = msgspec.msgpack.Decoder(bool)
 
@@ -101,7 +101,7 @@ class KvTransfer:
             await self._kv.release(lease)
 
     async def _send(self) -> None:
-        pieces = _pieces(self._room.wanted, self._block_bytes())
+        pieces = cut_in_pieces(len(self._room.wanted), self._block_bytes())
         for number, (start, end) in enumerate(pieces):
             offers = await asyncio.shield(self._offering or self._begin_offer(start, end))
             self._offering = self._begin_offer(*pieces[number + 1]) if number + 1 < len(pieces) else None
@@ -137,7 +137,7 @@ class KvTransfer:
 
     def _block_bytes(self) -> int:
         pages = self._kv.page_bytes()
-        return pages.block_bytes if pages is not None else PIECE_BYTES // 64
+        return pages.block_bytes if pages is not None else FIRST_BYTES // 64
 
     def _left_s(self) -> float:
         left_s = self._until - monotonic_s()
@@ -146,7 +146,11 @@ class KvTransfer:
         return left_s
 
 
-def _pieces(wanted: Sequence[int], block_bytes: int) -> list[tuple[int, int]]:
+def cut_in_pieces(num_wanted: int, block_bytes: int) -> list[tuple[int, int]]:
     """Places [start, end) of each piece."""
-    step = max(1, PIECE_BYTES // max(1, block_bytes))
-    return [(start, min(start + step, len(wanted))) for start in range(0, len(wanted), step)]
+    pieces, start, size = list[tuple[int, int]](), 0, FIRST_BYTES
+    while start < num_wanted:
+        end = min(num_wanted, start + max(1, size // max(1, block_bytes)))
+        pieces.append((start, end))
+        start, size = end, min(2 * size, LARGEST_BYTES)
+    return pieces

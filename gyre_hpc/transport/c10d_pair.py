@@ -8,8 +8,8 @@ from typing import Any
 
 from gyre_hpc.transport.c10d_pieces import Deadline, c10d, new_group
 from gyre_hpc.transport.c10d_staging import SLOTS, Staging
-from gyre_hpc.transport.kv_base import Bytes
-from gyre_hpc.transport.kv_blocks import pieces
+from gyre_hpc.transport.kv_base import Arrived, Bytes
+from gyre_hpc.transport.kv_blocks import arriving, pieces
 
 Guard = Callable[[], AbstractContextManager[None]]
 """Held while blocks are read or written; raises TransferFailed when they must not be any more."""
@@ -37,20 +37,21 @@ class Pair:
         for work in works:
             work.wait(deadline.left())
 
-    def receive(self, blocks: Sequence[Bytes], deadline: Deadline, guard: Guard) -> None:
-        """Blocks are written under the guard alone. Raises TransferFailed or what torch raises."""
-        cut = list(pieces(blocks))
-        counts = [sum(part.size for part in piece) for piece in cut]
+    def receive(self, blocks: Sequence[Bytes], deadline: Deadline, guard: Guard, arrived: Arrived) -> None:
+        """Blocks are written, and `arrived` is told, under the guard alone. Raises TransferFailed or what torch raises."""
+        cut = list(arriving(blocks))
+        counts = [sum(part.size for part in piece) for piece, _ in cut]
 
         def post(slot: int) -> Any:
             return self._group.recv([self._staging.tensor(slot, counts[slot])], self._peer, slot)
 
         works = deque(post(slot) for slot in range(min(SLOTS, len(cut))))
-        for slot, piece in enumerate(cut):
+        for slot, (piece, num_whole) in enumerate(cut):
             works.popleft().wait(deadline.left())
             self._staging.arrived(slot, counts[slot])
             with guard():
                 self._staging.drain(slot, piece)
+                arrived(num_whole)
             if slot + SLOTS < len(cut):
                 works.append(post(slot + SLOTS))
 

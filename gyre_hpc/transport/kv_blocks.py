@@ -58,15 +58,20 @@ def cuts(sizes: Sequence[int], piece_bytes: int, max_parts: int = _NO_LIMIT) -> 
 
 def pieces(blocks: Sequence[Bytes], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT) -> Iterator[list[Bytes]]:
     """The blocks' bytes in order, as lists of views."""
-    for piece in cuts([block.size for block in blocks], piece_bytes, max_parts):
-        yield [blocks[block][start : start + count] for block, start, count in piece]
+    for piece, _ in arriving(blocks, piece_bytes, max_parts):
+        yield piece
 
 
-def arrivals(sizes: Sequence[int], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT) -> Iterator[int]:
-    """How many leading blocks are whole after each of the same pieces."""
+def arriving(blocks: Sequence[Bytes], piece_bytes: int = PIECE_BYTES, max_parts: int = _NO_LIMIT) -> Iterator[tuple[list[Bytes], int]]:
+    """The same, each with the number of leading blocks that are whole when it has come."""
+    sizes = [block.size for block in blocks]
     for piece in cuts(sizes, piece_bytes, max_parts):
         block, start, count = piece[-1]
-        yield block + (start + count == sizes[block])
+        yield [_part(blocks[block], start, count) for block, start, count in piece], block + (start + count == sizes[block])
+
+
+def _part(block: Bytes, start: int, count: int) -> Bytes:
+    return block if count == block.size else block[start : start + count]
 
 
 def runs(

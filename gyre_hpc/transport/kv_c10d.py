@@ -22,7 +22,7 @@ from gyre_hpc.errors import TransferFailed
 from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.c10d_pair import Pair
 from gyre_hpc.transport.c10d_pieces import Deadline, c10d, check_backend, join_store, open_store
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
 from gyre_hpc.transport.kv_blocks import check_fetch, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
 from gyre_hpc.transport.kv_lines import Line, Lines
@@ -54,9 +54,9 @@ class C10dBlocks(BlockTransport):
                 self._source = _Source(self._host, self._backend)
             return self._source.offer(tuple(blocks), sizes, deadline_s)
 
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
         check_fetch(ticket, KIND, into)
-        fetch = _Fetch(ticket, into, self._host, self._backend, _INNER_SHARE * deadline_s)
+        fetch = _Fetch(ticket, into, arrived, self._host, self._backend, _INNER_SHARE * deadline_s)
         try:
             Breakable(lambda call: fetch.run(self._lines, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
         finally:
@@ -156,8 +156,8 @@ class _Sending(Session):
 class _Fetch:
     """One fetch, run in a thread that its caller may leave."""
 
-    def __init__(self, ticket: Ticket, into: Sequence[Bytes], host: str, backend: str, deadline_s: float) -> None:
-        self._ticket, self._into, self._host, self._backend = ticket, into, host, backend
+    def __init__(self, ticket: Ticket, into: Sequence[Bytes], arrived: Arrived, host: str, backend: str, deadline_s: float) -> None:
+        self._ticket, self._into, self._arrived, self._host, self._backend = ticket, into, arrived, host, backend
         self._deadline = Deadline(deadline_s)
         self._line: Line | None = None
         self._is_done = False
@@ -173,7 +173,7 @@ class _Fetch:
                 with line.watched(call.abort):
                     if line.kept is None:
                         line.kept = self._pair(store, line.name, deadline)
-                    line.kept.receive(self._into, deadline, call.wanted)
+                    line.kept.receive(self._into, deadline, call.wanted, self._arrived)
             line.quiet()
             self._is_done = True
         finally:

@@ -59,7 +59,7 @@ class Offer:
     """One offer, guarded by its desk."""
 
     def __init__(self, ticket: Ticket, deadline_s: float) -> None:
-        self.ticket = ticket
+        self.ticket, self.shown = ticket, kv_proof.shown_by(READER, ticket)
         self.until = monotonic_s() + deadline_s
         self.state = State.OPEN
         self.is_withdrawn = False
@@ -116,7 +116,7 @@ class Desk:
     def claim(self, claim: Claim, visit: "_Visit") -> Offer | str:
         """The offer, now being read by `visit`, or why it is not."""
         with self.changed:
-            offer = next((o for o in self._offers.values() if kv_proof.is_right(claim.shown, READER, o.ticket)), None)
+            offer = next((o for o in self._offers.values() if kv_proof.is_same(claim.shown, o.shown)), None)
             if offer is None:
                 return "the source does not know this offer: wrong nonce or sizes, or withdrawn"
             if offer.state is not State.OPEN:

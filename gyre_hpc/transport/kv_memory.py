@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
-from gyre_hpc.transport.kv_blocks import arrivals, check_fetch, pieces, sizes_of
+from gyre_hpc.transport.kv_blocks import arriving, check_fetch, pieces, sizes_of
 
 KIND = "memory"
 
@@ -60,7 +60,7 @@ class MemoryBlocks(BlockTransport):
                 raise TransferFailed("the offer was fetched already" if offer.is_taken else "the offer has blocks of other sizes")
             offer.is_taken = True
         until = min(offer.until, monotonic_s() + deadline_s)
-        for sources, targets, count in zip(pieces(offer.blocks), pieces(into), arrivals(ticket.sizes), strict=True):
+        for sources, (targets, count) in zip(pieces(offer.blocks), arriving(into), strict=True):
             with offer.lock:
                 if offer.is_over:
                     raise TransferFailed("the offer was withdrawn")

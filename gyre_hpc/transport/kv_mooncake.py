@@ -19,8 +19,8 @@ import numpy as np
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed, UserError
 from gyre_hpc.transport.breakable import Breakable
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
-from gyre_hpc.transport.kv_blocks import address_of, check_fetch, pieces, runs, sizes_of
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
+from gyre_hpc.transport.kv_blocks import address_of, arriving, check_fetch, runs, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
 from gyre_hpc.transport.kv_greeting import STOP
 from gyre_hpc.transport.kv_lines import Line, Lines
@@ -62,12 +62,12 @@ class MooncakeBlocks(BlockTransport):
         self._desk.open(ticket, deadline_s)
         return ticket
 
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
         check_fetch(ticket, KIND, into)
         if len(ticket.places) != len(ticket.sizes):
             raise TransferFailed("the ticket lacks places")
         until = monotonic_s() + deadline_s
-        Breakable(lambda call: self._fetch(ticket, into, until, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
+        Breakable(lambda call: self._fetch(ticket, into, arrived, until, call), f"fetch of {sum(ticket.sizes)} bytes").run(deadline_s)
 
     def withdraw(self, ticket: Ticket) -> bool:
         return self._desk.withdraw(ticket.offer, _QUIET_S)
@@ -81,12 +81,12 @@ class MooncakeBlocks(BlockTransport):
         for one in memory:
             self._engine.unregister(address_of(one))
 
-    def _fetch(self, ticket: Ticket, into: Sequence[Bytes], until: float, call: Breakable) -> None:
+    def _fetch(self, ticket: Ticket, into: Sequence[Bytes], arrived: Arrived, until: float, call: Breakable) -> None:
         desk, _, session = ticket.address.partition(",")
         line = self._lines.claim(desk, ticket, until - monotonic_s())
         is_whole = False
         try:
-            self._read(session, ticket, into, line, call)
+            self._read(session, ticket, into, arrived, line, call)
             line.quiet()
             is_whole = True
         finally:
@@ -96,16 +96,17 @@ class MooncakeBlocks(BlockTransport):
                 line.quiet()
                 line.close()
 
-    def _read(self, session: str, ticket: Ticket, into: Sequence[Bytes], line: Line, call: Breakable) -> None:
+    def _read(self, session: str, ticket: Ticket, into: Sequence[Bytes], arrived: Arrived, line: Line, call: Breakable) -> None:
         bounce = self._take_bounce()
         try:
-            cut = pieces(into, _PIECE_BYTES, MAX_RUNS)
-            for piece, places in zip(cut, runs(ticket.places, ticket.sizes, _PIECE_BYTES, MAX_RUNS), strict=True):
+            cut = arriving(into, _PIECE_BYTES, MAX_RUNS)
+            for (piece, num_whole), places in zip(cut, runs(ticket.places, ticket.sizes, _PIECE_BYTES, MAX_RUNS), strict=True):
                 line.check()
                 start = address_of(bounce)
                 self._engine.read(session, [(start + offset, place, size) for offset, place, size in places])
                 with call.wanted():
                     _copy_out(bounce, piece)
+                    arrived(num_whole)
         finally:
             # Also when the caller has long gone: only now is the buffer free.
             self._give_bounce(bounce)

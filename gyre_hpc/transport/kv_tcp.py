@@ -18,13 +18,14 @@ from collections.abc import Sequence
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
-from gyre_hpc.transport.kv_blocks import arrivals, check_fetch, pieces, sizes_of
+from gyre_hpc.transport.kv_blocks import arriving, check_fetch, pieces, sizes_of
 from gyre_hpc.transport.kv_desk import Desk, Session
 from gyre_hpc.transport.kv_lines import Lines
 from gyre_hpc.transport.kv_offered import Offered
 
 KIND = "tcp"
-_PIECE_BYTES = 1 << 20
+_PIECE_BYTES = 4 << 20
+"""Large, so that what a piece costs does not count; small beside a fetch, since its reader checks one while the next one comes."""
 _MAX_PARTS = 512
 """Of one system call; Linux takes 1024."""
 
@@ -57,8 +58,8 @@ class TcpBlocks(BlockTransport):
         line = self._lines.claim(ticket.address, ticket, deadline_s)
         is_whole = False
         try:
-            cut = pieces(into, _PIECE_BYTES, _MAX_PARTS)
-            for piece, count in zip(cut, arrivals(ticket.sizes, _PIECE_BYTES, _MAX_PARTS), strict=True):
+            line.plain.settimeout(0.0)
+            for piece, count in arriving(into, _PIECE_BYTES, _MAX_PARTS):
                 _receive(line.plain, piece, line.until)
                 arrived(count)
             line.quiet()
@@ -101,6 +102,7 @@ class _Sending(Session):
         offered = self._offers.get(ticket.offer)
         if offered is None:
             raise TransferFailed("the offer was withdrawn")
+        self._plain.settimeout(0.0)
         for piece in pieces(offered.blocks, _PIECE_BYTES, _MAX_PARTS):
             _send(self._plain, piece, offered, until)
 
@@ -114,7 +116,6 @@ class _Sending(Session):
 
 def _send(plain: socket.socket, piece: Sequence[Bytes], offered: Offered, until: float) -> None:
     """All of `piece`. Raises TransferFailed at `until` (monotonic) and when the offer is over, OSError when the other end is gone."""
-    plain.settimeout(0.0)
     parts = [part.data for part in piece]
     while parts:
         left = _left(until)
@@ -129,7 +130,6 @@ def _send(plain: socket.socket, piece: Sequence[Bytes], offered: Offered, until:
 
 def _receive(plain: socket.socket, piece: Sequence[Bytes], until: float) -> None:
     """All of `piece`. Raises TransferFailed at `until` (monotonic), OSError when the other end is gone."""
-    plain.settimeout(0.0)
     parts, missing = [part.data for part in piece], sum(part.size for part in piece)
     try:
         while parts:

@@ -26,14 +26,14 @@ def test_a_damaged_block_ends_its_chain_and_no_other(transport: str) -> None:
         def damage(into: Sequence[Bytes]) -> None:
             into[4][17] ^= 1
 
-        there.after_fetch = damage
+        there.after_arrival = damage
         answer = await here.generate(PROMPT, 6, "train-0-0-0/1")
         await here.generate(OTHER, 6, "train-0-0-1/1")
         result = await here.give("train-0-0-0/1", "train-0-0-1/1", to="cell-1")
         assert "damaged" in result.trouble
         assert result.num_tokens == 4 * PAGE + 64
         assert (await there.conversations())["train-0-0-0/1"].num_tokens == 4 * PAGE
-        there.after_fetch = lambda into: None
+        there.after_arrival = lambda into: None
         moved = await there.generate(PROMPT + answer["output_ids"], 10, "train-0-0-0/2")
         assert cached(moved) == 4 * PAGE
         same(moved, await here.generate(PROMPT + answer["output_ids"], 10, "train-0-0-0/2"))

@@ -1,7 +1,7 @@
 """A source or a reader of blocks in a process of its own, driven by a test: JSON lines in, JSON lines out.
 
 python -m tests.fakes.block_peer KIND SIZE; orders: {"do": "offer" | "fetch" | "withdraw", ...}. With `signal`, the process sends itself that
-signal in the middle of the transfer: a source after it has taken the claim, a reader before it writes.
+signal in the middle of the transfer: a source after it has taken the claim, a reader when its first piece has come.
 """
 
 import hashlib
@@ -16,10 +16,8 @@ import numpy as np
 
 from gyre_hpc.config.schema import TransportConfig
 from gyre_hpc.errors import TransferFailed
-from gyre_hpc.transport import kv_tcp
-from gyre_hpc.transport.breakable import Breakable
 from gyre_hpc.transport.kv import create_block_transport
-from gyre_hpc.transport.kv_base import BlockTransport, Ticket
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Ticket, nobody
 from gyre_hpc.transport.kv_offered import Offered
 
 
@@ -59,24 +57,16 @@ def _signal_source(kind: str, name: str) -> None:
     Offered.reading = reading  # type: ignore[method-assign]
 
 
-def _signal_reader(name: str) -> None:
-    sent: list[str] = []
+def _signal_reader(name: str) -> Arrived:
+    """This process gets the signal when the first piece has come."""
+    sent: list[int] = []
 
-    @contextmanager
-    def signalled(*_):  # type: ignore[no-untyped-def]
+    def arrived(count: int) -> None:
         if not sent:
-            sent.append(name)
+            sent.append(count)
             os.kill(os.getpid(), signal.Signals[name])
-        yield
 
-    whole = Breakable.wanted
-
-    @contextmanager
-    def wanted(call):  # type: ignore[no-untyped-def]
-        with signalled(), whole(call):
-            yield
-
-    Breakable.wanted, kv_tcp.nullcontext = wanted, signalled  # type: ignore[method-assign,assignment,attr-defined]
+    return arrived
 
 
 def _do(kind: str, transport: BlockTransport, memory: np.ndarray, order: dict) -> object:
@@ -87,12 +77,11 @@ def _do(kind: str, transport: BlockTransport, memory: np.ndarray, order: dict) -
     ticket = msgspec.convert(order["ticket"], Ticket)
     if order["do"] == "withdraw":
         return transport.withdraw(ticket)
-    if "signal" in order:
-        _signal_reader(order["signal"])
+    arrived = _signal_reader(order["signal"]) if "signal" in order else nobody
     memory[:] = 0
     blocks = cut(memory, list(ticket.sizes))
     try:
-        transport.fetch(ticket, blocks, order["deadline_s"])
+        transport.fetch(ticket, blocks, order["deadline_s"], arrived)
     except TransferFailed as error:
         return {"failed": str(error)}
     return {"digest": digest(blocks)}

@@ -22,7 +22,7 @@ from gyre_hpc.shell.inbox import make_app
 from gyre_hpc.shell.serving import Serving
 from gyre_hpc.train import create_trainer
 from gyre_hpc.transport.kv import create_block_transport
-from gyre_hpc.transport.kv_base import BlockTransport, Bytes, Ticket
+from gyre_hpc.transport.kv_base import Arrived, BlockTransport, Bytes, Ticket, nobody
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 from tests.fakes.engine_rig import TOKEN, Rig, rig
 
@@ -42,11 +42,14 @@ class Watched(BlockTransport):
         self._cell.before_offer()
         return self._real.offer(blocks, deadline_s)
 
-    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float) -> None:
+    def fetch(self, ticket: Ticket, into: Sequence[Bytes], deadline_s: float, arrived: Arrived = nobody) -> None:
+        def tampered(count: int) -> None:
+            self._cell.after_arrival(into[:count])
+            arrived(count)
+
         self._cell.before_fetch()
-        self._real.fetch(ticket, into, deadline_s)
+        self._real.fetch(ticket, into, deadline_s, tampered)
         self._cell.num_fetched += len(into)
-        self._cell.after_fetch(into)
 
     def withdraw(self, ticket: Ticket) -> bool:
         return self._real.withdraw(ticket)
@@ -67,7 +70,7 @@ class KvCell:
     """Blocks whose bytes came here."""
     before_offer: Callable[[], None] = lambda: None
     before_fetch: Callable[[], None] = lambda: None
-    after_fetch: Callable[[Sequence[Bytes]], None] = field(default=lambda into: None)
+    after_arrival: Callable[[Sequence[Bytes]], None] = field(default=lambda into: None)
 
     @property
     def kv(self) -> PagedKV:

@@ -107,7 +107,8 @@ def test_a_killed_source_leaves_what_came_and_no_reservation(transport: str) -> 
 @TRANSPORTS
 def test_a_killed_target_costs_its_source_nothing(transport: str, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test(here: KvCell, peer: Peer) -> None:
-        monkeypatch.setattr(kv_transfer, "PIECE_BYTES", PIECE * PAGE_BYTES)
+        for name in ("FIRST_BYTES", "LARGEST_BYTES"):
+            monkeypatch.setattr(kv_transfer, name, PIECE * PAGE_BYTES)
         await here.generate(PROMPT, 1, CALL)
         here.before_offer = Nth(4, peer.kill)
         result = await here.give(CALL, to="peer", deadline_s=4.0)

@@ -32,7 +32,7 @@ def say(value: dict[str, object]) -> None:
 
 
 async def main() -> None:
-    kv_transfer.PIECE_BYTES = int(sys.argv[2])
+    kv_transfer.FIRST_BYTES = kv_transfer.LARGEST_BYTES = int(sys.argv[2])
     known: dict[str, str] = {}
     async with kv_cells("embedded", sys.argv[1], configs=({},), addresses=known) as (cell,):
         await serve(cell, known)
