@@ -207,6 +207,8 @@ def _environment(config: EngineConfig, device: Device, part: Part, folder: Path,
         # One thread per process, as everywhere here: with more processes than cores its barriers collapse.
         "OMP_NUM_THREADS": "1",
         "TQDM_DISABLE": "1",
+        # Last words are not to die in a buffer.
+        "PYTHONUNBUFFERED": "1",
         # Nothing is to be fetched: the folder has no weights, and there is no tokenizer.
         "HF_HUB_OFFLINE": "1",
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",

@@ -1,0 +1,73 @@
+"""Stands in for SGLang's launcher: the flags, /health and /model_info of one, and processes below it. Started as a program.
+
+--pretend says how it misbehaves: `die` (prints last words), `taken` (the first start finds its port taken), `never-well`,
+`stubborn` (ignores SIGTERM), `chatty` (prints much).
+"""
+
+import argparse
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+SLEEPER = ["/bin/sh", "-c", "trap '' TERM; echo below; exec sleep 1000"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="pretended sglang")
+    parser.add_argument("--config", required=True)
+    parser.add_argument("--model-path")
+    parser.add_argument("--pretend", default="")
+    args = parser.parse_args()
+    start = json.loads(Path(args.config).read_text())
+    if args.pretend == "die":
+        sys.exit("last words: no such model")
+    if args.pretend == "stubborn":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if args.pretend == "chatty":
+        for number in range(4000):
+            print(f"line {number} " + "x" * 40)
+        sys.stdout.flush()
+    begin_children(Path(os.environ["TMPDIR"]))
+    if args.pretend == "never-well":
+        signal.pause()
+    once = Path(args.config).parent / "was-taken"
+    if args.pretend == "taken" and not once.exists():
+        once.touch()
+        with socket.socket() as other:
+            other.bind(("127.0.0.1", start["port"]))
+            other.listen()
+            serve(start["port"], start["api-key"])
+    serve(start["port"], start["api-key"])
+
+
+def begin_children(folder: Path) -> None:
+    """A child, a child in a session of its own, and one whose parent is gone; all ignore SIGTERM and our death."""
+    (folder / "socket-of-a-rank").touch()
+    for new_session in (False, True):
+        child = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, start_new_session=new_session)
+        assert child.stdout is not None
+        child.stdout.readline()
+    subprocess.run(["/bin/sh", "-c", "(trap '' TERM; exec sleep 1000) &"], check=True)
+
+
+def serve(port: int, key: str) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            knows = self.headers.get("Authorization") == f"Bearer {key}"
+            self.send_response(200 if self.path == "/health" or knows else 401)
+            self.end_headers()
+
+        def log_message(self, *args: object) -> None:
+            return
+
+    ThreadingHTTPServer.allow_reuse_address = False
+    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+"""A place for servers that pretend, and what is left of them."""
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gyre_hpc.engines.sglang.parts import Launch
+from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive, marked
+from gyre_hpc.engines.sglang.server import Server
+
+PROGRAM = Path(__file__).with_name("server_program.py")
+WITHIN_S = 30.0
+
+
+class ServerStage:
+    """One folder, short enough for sockets; and the servers that were made for it."""
+
+    def __init__(self) -> None:
+        self.root = Path(tempfile.mkdtemp(prefix="gs"))
+        self.folder = self.root / "s"
+        self._servers: list[Server] = []
+
+    def launch(self, pretend: str = "", **changes: Any) -> Launch:
+        flags = ("--model-path", "nowhere", *(("--pretend", pretend) if pretend else ()))
+        environ = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder / "tmp")}
+        launch = Launch(python=Path(sys.executable), program=(str(PROGRAM),), flags=flags, environ=environ, folder=self.folder)
+        return replace(launch, **changes)
+
+    def server(self, launch: Launch | None = None, **arguments: Any) -> Server:
+        arguments = {"start_deadline_s": WITHIN_S, "orphan_s": WITHIN_S, "end_s": 5.0, "root_pid": os.getpid()} | arguments
+        server = Server(launch or self.launch(), **arguments)
+        self._servers.append(server)
+        return server
+
+    def processes(self) -> list[Process]:
+        """Keeper, guard, server and everything below it."""
+        return marked(str(self.folder))
+
+    def litter(self) -> set[str]:
+        """Names in the folder beside the logs."""
+        return {path.name for path in self.folder.iterdir()} - {"server.log", "server.log.1", "keeper.log", "was-taken"}
+
+    async def all_gone(self, processes: list[Process]) -> None:
+        await until(lambda: not any(is_alive(process) for process in processes) and not self.processes(), "all processes end")
+
+    async def close(self) -> None:
+        for process in self.processes():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGKILL)
+        for server in self._servers:
+            await server.leave()
+        await self.all_gone([])
+        shutil.rmtree(self.root)
+
+
+@contextlib.asynccontextmanager
+async def stage() -> AsyncIterator[ServerStage]:
+    here = ServerStage()
+    try:
+        yield here
+    finally:
+        await here.close()
+
+
+async def until(true: Callable[[], object], what: str) -> None:
+    for _ in range(int(WITHIN_S / 0.01)):
+        if true():
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError(f"waited {WITHIN_S} s in vain: {what}")
+
+
+def bystander() -> "subprocess.Popen[bytes]":
+    """A process that does nothing until it is killed."""
+    return subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
+
+
+def process_of(pid: int) -> Process:
+    found = identify(pid)
+    assert found is not None, f"{pid} is gone"
+    return found

@@ -1,0 +1,293 @@
+"""Life and death of a server: what outlives what. The server pretends; keeper, guard and signals are real."""
+
+import asyncio
+import os
+import signal
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.engines.sglang import predecessor
+from gyre_hpc.engines.sglang import server as server_module
+from gyre_hpc.engines.sglang.parts import Address, ServerLost
+from gyre_hpc.errors import UserError
+from tests.fakes.server_stage import ServerStage, bystander, process_of, stage, until
+
+NUM_PROCESSES = 6
+"""Keeper, guard, server and three below it."""
+
+
+def run(test: Callable[[ServerStage], Awaitable[None]]) -> None:
+    async def on_stage() -> None:
+        async with stage() as here:
+            await test(here)
+
+    asyncio.run(on_stage())
+
+
+def answers(address: Address, key: str | None = None) -> int:
+    request = urllib.request.Request(
+        f"{address.url}/model_info", headers={"Authorization": f"Bearer {address.key if key is None else key}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_a_started_server_answers_to_its_key_alone_and_stop_leaves_nothing() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server()
+        address = await server.start()
+        assert (await asyncio.to_thread(answers, address), await asyncio.to_thread(answers, address, "guess")) == (200, 401)
+        assert not server.was_adopted and server.failure() is None
+        processes = here.processes()
+        assert sorted(server.pids()) == sorted(process.pid for process in processes) and len(processes) == NUM_PROCESSES
+        command_lines = b"".join(Path(f"/proc/{process.pid}/cmdline").read_bytes() for process in processes)
+        assert address.key.encode() not in command_lines, "a command line is for all users to read"
+        await server.stop()
+        await here.all_gone(processes)
+        assert here.litter() == set() and server.pids() == ()
+        with pytest.raises(OSError), socket.create_connection(("127.0.0.1", int(address.url.rpartition(":")[2]))):
+            pass
+
+    run(test)
+
+
+@pytest.mark.parametrize("state", ["asleep", "awake"])
+def test_the_next_leader_finds_the_server_as_it_was(state: str) -> None:
+    async def test(here: ServerStage) -> None:
+        first = here.server()
+        address = await first.start()
+        first.note("changing")
+        first.note(state)
+        pids = first.pids()
+        await first.leave()
+        second = here.server()
+        assert await second.start() == address
+        assert second.was_adopted and second.noted == state and second.pids() == pids and second.failure() is None
+        await second.stop()
+        assert here.litter() == set()
+
+    run(test)
+
+
+@pytest.mark.parametrize("noted", ["changing", ""])
+def test_a_server_in_an_unknown_state_is_not_adopted(noted: str) -> None:
+    async def test(here: ServerStage) -> None:
+        first = here.server()
+        await first.start()
+        if noted:
+            first.note(noted)
+        processes = here.processes()
+        await first.leave()
+        second = here.server()
+        await second.start()
+        assert not second.was_adopted and second.noted == ""
+        assert not {process.pid for process in processes} & set(second.pids())
+        assert len(here.processes()) == NUM_PROCESSES
+
+    run(test)
+
+
+def test_a_server_of_another_launch_is_ended_not_adopted() -> None:
+    async def test(here: ServerStage) -> None:
+        first = here.server()
+        await first.start()
+        first.note("awake")
+        old = process_of(first.pids()[0])
+        second = here.server(here.launch(flags=("--model-path", "elsewhere")))
+        await second.start()
+        assert not second.was_adopted
+        await until(lambda: first.failure(), "the first leader hears of it")
+        assert old.pid not in second.pids() and len(here.processes()) == NUM_PROCESSES
+
+    run(test)
+
+
+def test_an_orphan_waits_its_time_then_ends() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(orphan_s=0.0)
+        await server.start()
+        processes = here.processes()
+        await server.leave()
+        await here.all_gone(processes)
+        assert here.litter() == set()
+
+    run(test)
+
+
+def test_the_end_of_the_run_ends_the_server_though_its_leader_is_there() -> None:
+    async def test(here: ServerStage) -> None:
+        root = bystander()
+        server = here.server(root_pid=root.pid)
+        await server.start()
+        processes = here.processes()
+        # Not waited for: a process of which only the exit status is left counts as gone.
+        root.kill()
+        await here.all_gone(processes)
+        await until(lambda: server.failure(), "its leader hears of it")
+        assert "its run is over" in str(server.failure())
+        root.wait()
+
+    run(test)
+
+
+@pytest.mark.parametrize("place", [0, 1, 2], ids=["keeper", "guard", "server"])
+def test_no_sigkill_leaves_a_process_behind(place: int) -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server()
+        await server.start()
+        processes = here.processes()
+        os.kill(server.pids()[place], signal.SIGKILL)
+        await here.all_gone(processes)
+        await until(lambda: server.failure(), "its leader hears of it")
+        assert here.litter() == set()
+        assert server.pids() == ()
+
+    run(test)
+
+
+def test_the_server_ends_with_leader_and_keeper_killed_at_once() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server()
+        await server.start()
+        processes, keeper = here.processes(), server.pids()[0]
+        await server.leave()
+        os.kill(keeper, signal.SIGKILL)
+        await here.all_gone(processes)
+
+    run(test)
+
+
+def test_what_ended_says_its_last_words() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(here.launch("die"))
+        with pytest.raises(ServerLost, match="ended with exit code 1.*(?s:.)*last words: no such model"):
+            await server.start()
+        assert "last words" in str(server.failure())
+        await here.all_gone([])
+        assert here.litter() == set()
+
+    run(test)
+
+
+def test_a_flag_the_server_does_not_know_is_in_the_error() -> None:
+    async def test(here: ServerStage) -> None:
+        with pytest.raises(ServerLost, match="unrecognized arguments: --no-such-flag"):
+            await here.server(here.launch(flags=("--no-such-flag",))).start()
+
+    run(test)
+
+
+def test_a_program_that_is_not_there_is_in_the_error() -> None:
+    async def test(here: ServerStage) -> None:
+        with pytest.raises(ServerLost, match="/no/python: .*No such file"):
+            await here.server(here.launch(python="/no/python")).start()
+
+    run(test)
+
+
+def test_one_that_never_answers_is_ended_at_its_deadline() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(here.launch("never-well"), start_deadline_s=1.0)
+        with pytest.raises(ServerLost, match="did not answer within 1 s"):
+            await server.start()
+        await here.all_gone([])
+
+    run(test)
+
+
+def test_a_start_that_is_given_up_leaves_nothing() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(here.launch("never-well"))
+        start = asyncio.create_task(server.start())
+        await until(lambda: len(here.processes()) == NUM_PROCESSES, "it has started")
+        start.cancel()
+        await here.all_gone([])
+        assert here.litter() == set()
+
+    run(test)
+
+
+def test_a_port_that_was_taken_in_between_is_given_up_for_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(here: ServerStage) -> None:
+        ports: list[int] = []
+
+        def free_port() -> int:
+            ports.append(find())
+            return ports[-1]
+
+        find = server_module._free_port
+        monkeypatch.setattr(server_module, "_free_port", free_port)
+        server = here.server(here.launch("taken"))
+        address = await server.start()
+        assert len(ports) == 2 and address.url.endswith(f":{ports[1]}")
+        assert await asyncio.to_thread(answers, address) == 200
+
+    run(test)
+
+
+def test_another_program_on_its_port_is_not_taken_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test(here: ServerStage) -> None:
+        other = here.server()
+        other_port = int((await other.start()).url.rpartition(":")[2])
+        monkeypatch.setattr(server_module, "_free_port", lambda: other_port)
+        async with stage() as elsewhere:
+            with pytest.raises(ServerLost, match="[Aa]ddress already in use"):
+                await elsewhere.server().start()
+        assert other.failure() is None
+
+    run(test)
+
+
+def test_one_that_ignores_sigterm_is_killed_and_its_end_told() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(here.launch("stubborn"), end_s=0.2)
+        await server.start()
+        processes = here.processes()
+        await server.stop()
+        assert not here.processes()
+        await here.all_gone(processes)
+
+    run(test)
+
+
+def test_a_keeper_that_hangs_is_ended_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predecessor, "_KILL_S", 1.0)
+
+    async def test(here: ServerStage) -> None:
+        server = here.server(end_s=0.2)
+        await server.start()
+        processes = here.processes()
+        os.kill(server.pids()[0], signal.SIGSTOP)
+        await server.stop()
+        await here.all_gone(processes)
+
+    run(test)
+
+
+def test_the_log_keeps_its_size_and_its_end() -> None:
+    async def test(here: ServerStage) -> None:
+        limit = 20_000
+        server = here.server(here.launch("chatty"), log_bytes=limit)
+        await server.start()
+        sizes = [(here.folder / name).stat().st_size for name in ("server.log", "server.log.1")]
+        assert all(0 < size <= limit for size in sizes)
+        assert "line 3999" in (here.folder / "server.log").read_text()
+        await server.stop()
+
+    run(test)
+
+
+def test_the_folder_of_a_server_has_a_short_path() -> None:
+    async def test(here: ServerStage) -> None:
+        with pytest.raises(UserError, match="paths.scratch"):
+            here.server(here.launch(folder=here.root / ("x" * 60)))
+
+    run(test)
