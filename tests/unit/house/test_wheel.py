@@ -56,7 +56,7 @@ def test_every_experiment_composes_from_the_wheel(installed: Path, tmp_path: Pat
 
 def test_the_wheel_holds_every_source_file(installed: Path):
     def below(root: Path) -> set[str]:
-        return {str(path.relative_to(root)) for path in root.rglob("*") if path.suffix in {".py", ".yaml"}}
+        return {str(path.relative_to(root)) for path in root.rglob("*") if path.suffix in {".py", ".yaml", ".txt"}}
 
     source = installed.parent / "source"
     assert below(source / "gyre_hpc") - below(installed / "gyre_hpc") == set()
