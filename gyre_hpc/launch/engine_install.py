@@ -2,7 +2,7 @@
 
 Invariants: an environment is in its folder as a whole or not at all (made aside, stamped last, renamed), and the one before stays
 until then; two installs of the same one follow each other; an interrupted or failed one leaves nothing behind, a killed one is
-swept by the next. No place of the machine's own is written into it: it may be moved, and its programs name where it stands.
+swept by the next. Its programs name the folder where it stands, not the one it was made in.
 """
 
 import os
@@ -192,8 +192,8 @@ def _plain(pin: str) -> str:
 
 
 def _name_anew(aside: Path, folder: Path) -> None:
-    """Programs of the environment, and scripts that enter it, name the folder they were made in."""
-    was, will_be = os.fsencode(aside), os.fsencode(folder)
+    """Programs of the environment, and scripts that enter it, name the folder they were made in; links to the cache may go."""
+    was, will_be = os.fsencode(aside), os.fsencode(folder.parent.resolve() / folder.name)
     for path in (aside / "pyvenv.cfg", *(aside / "bin").iterdir()):
         if path.is_symlink() or not path.is_file():
             continue

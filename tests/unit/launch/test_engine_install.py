@@ -94,7 +94,9 @@ def test_an_environment_is_made_once_and_found(tmp_path: Path, fake: Put, monkey
 
 def test_nothing_in_an_environment_names_the_folder_it_was_made_in(tmp_path: Path, fake: Put) -> None:
     fake(GOOD)
-    folder = install(Device.cpu, tmp_path, quiet)
+    (tmp_path / "link").symlink_to(tmp_path)
+    assert install(Device.cpu, tmp_path / "link", quiet).exists()
+    folder = folder_in(tmp_path)
     assert (folder / "bin" / "tool").read_text() == f"#!{folder}/bin/python\n"
     assert (folder / "pyvenv.cfg").read_text() == f"command = {folder}\n"
     assert not (folder / "tmp").exists()
