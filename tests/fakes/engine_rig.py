@@ -1,6 +1,7 @@
 """Engines of every kind behind one way to ask them, for the contract tests.
 
-`prescribed` is the embedded one with a script, `two_ranks` the embedded one whose model two processes hold together.
+`prescribed` is the embedded one with a script, `two_ranks` the embedded one whose model two processes hold together, `sglang`
+one beside a real server (shared_sglang.py).
 """
 
 import asyncio
@@ -18,11 +19,12 @@ from gyre_hpc.engines.embedded.engine import EmbeddedEngine
 from gyre_hpc.engines.embedded.follower import EngineFollower
 from gyre_hpc.engines.scripted import ScriptedEngine
 from gyre_hpc.engines.served import ServedEngine
+from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.engines.timed import TimedEngine
 from gyre_hpc.models import parameters, qwen3, qwen3_config
 from gyre_hpc.protocol.identity import Version
-from tests.fakes import second_rank
+from tests.fakes import second_rank, shared_sglang
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.virtual_time import VirtualTime
 
@@ -73,11 +75,16 @@ class Rig:
 
     def __init__(self, engine: ServedEngine, url: str, session: aiohttp.ClientSession, time: VirtualTime | None) -> None:
         self.engine, self.url, self.session, self._time = engine, url, session, time
+        self.draws_by_key = engine.capabilities.sampling == "counter"
+        """False: what is asked without a temperature is asked greedily, so that tests can say what comes."""
+        self.releases_memory = not isinstance(engine, SGLangEngine)
+        """On a CPU SGLang gives nothing back."""
 
     def body(self, ids: list[int], num_tokens: int, key: str = "aa", position: int = 0, **more: Any) -> dict[str, Any]:
         top = {name: more.pop(name) for name in ("rid", "stream", "incremental") if name in more}
         custom = {"key": key, "position": position}
-        params = {"max_new_tokens": num_tokens, "custom_params": custom} | more
+        greedy = {} if self.draws_by_key else {"temperature": 0}
+        params = {"max_new_tokens": num_tokens, "custom_params": custom} | greedy | more
         return {"input_ids": ids, "sampling_params": params, "return_logprob": True} | top
 
     async def post(self, path: str, body: Any = None, **headers: str) -> tuple[int, Any]:
@@ -174,6 +181,8 @@ def new_engine(
             moves_kv=moves_kv,
             **common,
         )
+    if kind == "sglang":
+        return shared_sglang.new_engine(engine_config, MODEL, MemoryStore(PARAMS), **common)
     return ScriptedEngine(script, max_context=MODEL.max_context, vocab_size=VOCAB, held=held, **common)
 
 

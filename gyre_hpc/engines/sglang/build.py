@@ -38,17 +38,27 @@ def create_sglang_engine(
     part: Part = Part.whole,
     bootstrap_port: int = 0,
     prefill: Prefill | None = None,
+    root_pid: int | None = None,
 ) -> SGLangEngine:
     """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing, or the configuration cannot be.
 
-    folder: node-local, the same for every attempt of this cell (a server is found there again), at most 60 bytes long.
+    folder: node-local, the same for every incarnation of this cell (a server is found there again), at most 60 bytes long.
+    root_pid: see create_server.
     part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, and the other one.
     """
     device, dtype = choose_device(config.sglang.device), dtype_of(config, choose_device(config.sglang.device))
     if nodes.count > 1 and config.sglang.weights is WeightRoute.disk:
         raise UserError("engine.sglang.weights", "disk", "set group: the cell's nodes do not see one another's scratch folder")
     server = create_server(
-        config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, part=part, bootstrap_port=bootstrap_port
+        config,
+        model=model,
+        world=world,
+        nodes=nodes,
+        folder=folder,
+        cache=cache,
+        part=part,
+        bootstrap_port=bootstrap_port,
+        root_pid=root_pid,
     )
     sender = new_sender(
         config.sglang,
@@ -103,7 +113,7 @@ def create_server(
     root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent."""
     sglang = config.sglang
     return Server(
-        _launch(config, model, world, nodes, folder, cache, part, bootstrap_port),
+        launch_here(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, part=part, bootstrap_port=bootstrap_port),
         start_deadline_s=sglang.start_deadline_s,
         orphan_s=sglang.orphan_s,
         root_pid=root_pid,
@@ -111,9 +121,18 @@ def create_server(
     )
 
 
-def _launch(
-    config: EngineConfig, model: Qwen3Config, world: int, nodes: Nodes, folder: Path, cache: Path, part: Part, bootstrap_port: int
+def launch_here(
+    config: EngineConfig,
+    *,
+    model: Qwen3Config,
+    world: int,
+    nodes: Nodes,
+    folder: Path,
+    cache: Path,
+    part: Part = Part.whole,
+    bootstrap_port: int = 0,
 ) -> Launch:
+    """How this node's server is started from this process; writes its model folder. Raises UserError."""
     device = choose_device(config.sglang.device)
     launcher = config.sglang.launcher
     return create_launch(
