@@ -135,6 +135,8 @@ class Answer(msgspec.Struct, frozen=True):
     snapshots: tuple[Version, ...] = ()
     """In this rank's store."""
     error: str = ""
+    server_pids: tuple[int, ...] = ()
+    """Of the part of the cell's server that this rank holds beside its leader's."""
     result: bytes = b""
     """Of commands whose result every rank gives (Kv...), msgpack."""
 

@@ -35,6 +35,7 @@ class Looker:
             live_requests=self._engine.num_live(),
             held=tuple(hand_in for hand_in, _ in self._store.held(action.update).values()),
             pids=tuple(answer.pid for answer in answers),
+            engine_pids=(*self._engine.pids(), *(pid for answer in answers for pid in answer.server_pids)),
             groups_built=sum(answer.groups_built for answer in answers),
             tokens=self._engine.counters(),
             curve=tuple((float(running), speed) for running, speed in sorted(self._engine.curve().items())),

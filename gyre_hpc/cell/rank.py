@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gyre_hpc.cell import commands
 from gyre_hpc.cell.kv_rank import KvRank, without_pages
+from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.world import groups_built
 from gyre_hpc.observability.cpu import cpu_seconds
 from gyre_hpc.protocol import micro_batch
@@ -33,6 +34,8 @@ class Rank:
         """Where this rank's engine has pages that can move."""
         self.engine: EngineFollower | None = None
         """Followers: this rank's part of the engine."""
+        self.server: ServerPart | None = None
+        """The first rank of another node than the leader's, where the engine is a server: that node's part of it."""
         self._kept: bytes | None = None
         """The cell's sum while the trainer sleeps; empty on followers. None: nothing is kept."""
 
@@ -68,6 +71,8 @@ class Rank:
             case commands.Look():
                 if self.engine is not None and self.engine.failure is not None:
                     raise RuntimeError(f"its part of the engine failed: {self.engine.failure!r}")
+                if self.server is not None and (why := self.server.failure()):
+                    raise RuntimeError(why)
             case commands.KvReady() | commands.KvOffer() | commands.KvFetch() | commands.KvWithdraw() | commands.KvEnd():
                 return commands.Told(without_pages(command) if self.kv is None else self.kv.do(command))
         return None
@@ -79,6 +84,7 @@ class Rank:
         return commands.Answer(
             memory=memory,
             pid=os.getpid(),
+            server_pids=self.server.pids() if self.server is not None else (),
             cpu_s=sum(cpu_seconds()),
             groups_built=groups_built(),
             snapshots=self.store.versions(),

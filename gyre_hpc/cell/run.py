@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from gyre_hpc.cell.crew import Crew
@@ -16,15 +16,19 @@ from gyre_hpc.cell.kv_rank import KvRank
 from gyre_hpc.cell.look import Looker
 from gyre_hpc.cell.micro_batches import MicroBatches
 from gyre_hpc.cell.pace import Pace
+from gyre_hpc.cell.place import Place, meet, root_pid, server_folder
 from gyre_hpc.cell.rank import Rank
+from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.trainer_actions import TrainerActions
 from gyre_hpc.cell.transfer_actions import TransferActions
 from gyre_hpc.cell.world import World, join_world
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.deadlines import switch_step_s
+from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind, TransportConfig
-from gyre_hpc.engines import create_engine, create_follower
+from gyre_hpc.engines import create_engine, create_follower, create_server_part
 from gyre_hpc.engines.base import Engine
+from gyre_hpc.engines.sglang.parts import Nodes
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.cell import CellMachine, CellSettings
 from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
@@ -41,18 +45,6 @@ from gyre_hpc.transport.kv_base import BlockTransport
 from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
-    """This process among the ranks of its cell."""
-
-    rank: int
-    world: int
-
-    @property
-    def is_leader(self) -> bool:
-        return self.rank == 0
 
 
 def run_rank(birth: Birth, place: Place) -> None:
@@ -95,7 +87,27 @@ def make_follower(birth: Birth, place: Place, world: World) -> Rank:
         if config.transport.kv != "none":
             rank.kv = KvRank(place.rank, rank.engine.page_bytes, lambda: block_transport(config))
         rank.engine.start()
+    if config.engine.kind is EngineKind.sglang:
+        nodes = meet(place, world.channel, config.network.interface)
+        if nodes.number and place.holds_server:
+            rank.server = server_part(birth, place, nodes)
+            rank.server.start()
     return rank
+
+
+def server_part(birth: Birth, place: Place, nodes: Nodes) -> ServerPart:
+    config = birth.config
+    holder = create_server_part(
+        config.engine,
+        model_config=config.model,
+        vocab_size=vocab_size(config),
+        world=place.world,
+        nodes=nodes,
+        folder=server_folder(birth, nodes),
+        cache=cache_folder(config),
+        root_pid=root_pid(),
+    )
+    return ServerPart(holder)
 
 
 def make_store(config: Config) -> HostSnapshotStore:
@@ -125,19 +137,7 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
     crew = Crew(make_rank(config, place, store), place.world, world.channel if world else None)
-    tokenizer = create_chat_format(config.model).tokenizer
-    engine = create_engine(
-        config.engine,
-        model_config=config.model,
-        vocab_size=tokenizer.vocab_size,
-        store=store,
-        run_token=birth.run_token,
-        host=interface,
-        timer=after,
-        decode=tokenizer.decode,
-        moves_kv=config.transport.kv != "none",
-        ranks=world.engine if world else None,
-    )
+    engine = make_engine(birth, place, world, store)
     crew.own.kv = kv_rank(config, place, engine)
     engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)
@@ -180,6 +180,30 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     crew.close()
     store.close()
     events.close()
+
+
+def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnapshotStore) -> Engine:
+    """The engine of the cell, not started."""
+    config = birth.config
+    tokenizer = create_chat_format(config.model).tokenizer
+    server: dict[str, Any] = {}
+    if config.engine.kind is EngineKind.sglang:
+        nodes = meet(place, world.channel if world else None, config.network.interface)
+        server = {"nodes": nodes, "folder": server_folder(birth, nodes), "cache": cache_folder(config), "root_pid": root_pid()}
+    return create_engine(
+        config.engine,
+        model_config=config.model,
+        vocab_size=tokenizer.vocab_size,
+        store=store,
+        run_token=birth.run_token,
+        host=config.network.interface,
+        timer=after,
+        decode=tokenizer.decode,
+        moves_kv=config.transport.kv != "none",
+        ranks=world.engine if world else None,
+        world=place.world,
+        **server,
+    )
 
 
 def kv_rank(config: Config, place: Place, engine: Engine) -> KvRank | None:

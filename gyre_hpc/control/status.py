@@ -91,6 +91,8 @@ def _cell(cell: dict[str, Any]) -> CellStatus:
         live=cell["live"],
         cpu_s=cell["cpu_s"],
         error=cell["error"],
+        pids=tuple(cell["pids"]),
+        engine_pids=tuple(cell["engine_pids"]),
         memory={step: [(rank, free, used) for rank, free, used in figures] for step, figures in cell["memory"].items()},
     )
 

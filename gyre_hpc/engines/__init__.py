@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from gyre_hpc.engines.base import Engine
     from gyre_hpc.engines.embedded.follower import EngineFollower
     from gyre_hpc.engines.scripted import ScriptedAnswer
-    from gyre_hpc.engines.sglang.parts import Nodes
+    from gyre_hpc.engines.sglang.parts import Holder, Nodes
     from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
     from gyre_hpc.models.tensor_ranks import TensorRanks
@@ -46,13 +46,15 @@ def create_engine(
     nodes: "Nodes | None" = None,
     folder: Path | None = None,
     cache: Path | None = None,
+    root_pid: int | None = None,
 ) -> "Engine":
     """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
     decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
     moves_kv: its pages can go to other cells, and come from them. ranks: those that hold the embedded engine's model together;
     the others follow (create_follower). sglang needs `store`, `folder` (node-local, of this cell in this attempt) and `cache`
-    (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are.
+    (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are;
+    root_pid: the process whose end ends its server whatever becomes of the cell (default: the caller's parent).
     """
     match config.kind:
         case EngineKind.embedded:
@@ -94,6 +96,7 @@ def create_engine(
                 folder=folder,
                 cache=cache,
                 decode=decode,
+                root_pid=root_pid,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
@@ -113,6 +116,26 @@ def create_engine(
                 decode=decode,
                 moves_kv=moves_kv,
             )
+
+
+def create_server_part(
+    config: EngineConfig,
+    *,
+    model_config: ModelConfig,
+    vocab_size: int,
+    world: int,
+    nodes: "Nodes",
+    folder: Path,
+    cache: Path,
+    root_pid: int,
+) -> "Holder":
+    """sglang: the part of the cell's server on another node than the first, held by that node's first rank. Arguments as of create_engine."""
+    from gyre_hpc.engines.sglang.build import create_server
+    from gyre_hpc.models.qwen3_config import from_model_config
+
+    assert config.kind is EngineKind.sglang and nodes.number > 0
+    model = from_model_config(model_config, vocab_size)
+    return create_server(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, root_pid=root_pid)
 
 
 def create_follower(

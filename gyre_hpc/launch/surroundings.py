@@ -16,6 +16,7 @@ from gyre_hpc.harnesses.options import options_of
 from gyre_hpc.harnesses.place import installed_folder
 from gyre_hpc.harnesses.shell_agent import ShellAgent
 from gyre_hpc.launch.harness_install import is_installed
+from gyre_hpc.launch.server_surroundings import check_server
 from gyre_hpc.ports import listen
 from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.suites import create_scripted_agent, create_suite
@@ -29,7 +30,7 @@ def check_surroundings(config: Config) -> None:
     """Raises UserError for the first thing that is missing here."""
     create_suite(config.suite, config.seed)
     check_harness(config)
-    if config.engine.kind is EngineKind.embedded and config.model.path and not (Path(config.model.path) / "config.json").is_file():
+    if config.engine.kind is not EngineKind.timed and config.model.path and not (Path(config.model.path) / "config.json").is_file():
         raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
     create_chat_format(config.model)  # after the folder that it may come from
     if config.warm_start.executions:
@@ -38,6 +39,8 @@ def check_surroundings(config: Config) -> None:
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
     _check_transport(config)
+    if config.engine.kind is EngineKind.sglang:
+        check_server(config)
     scratch = above_scratch(config)
     if not config.paths.scratch and len(os.fsencode(scratch)) > LONGEST_SCRATCH:
         raise UserError(
@@ -71,7 +74,7 @@ def check_harness(config: Config) -> None:
 
 def _check_transport(config: Config) -> None:
     """Asked for where it is not, NCCL fails each commit of several cells."""
-    if config.transport.kv == "mooncake":
+    if config.transport.kv == "mooncake" and config.engine.kind is EngineKind.embedded:  # the pages of other engines do not travel so
         check_mooncake(config.transport.kv_protocol)
     is_used = config.trainer.kind is TrainerKind.embedded
     if config.transport.backend == "nccl" and is_used and not any(Path(device).exists() for device in _GPUS):

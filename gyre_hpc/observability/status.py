@@ -30,6 +30,10 @@ class CellStatus(msgspec.Struct, frozen=True, kw_only=True):
     """CPU seconds of its processes since its start."""
     error: str = ""
     """What went wrong and is not cured yet."""
+    pids: tuple[int, ...] = ()
+    """Of its ranks."""
+    engine_pids: tuple[int, ...] = ()
+    """Of the server that is its engine, if it has one."""
     memory: dict[str, list[tuple[int, int, int]]] = {}
     """(rank, free, used) of its device after each of wake_engine, sleep_engine, wake_trainer, sleep_trainer, newest; bytes."""
 

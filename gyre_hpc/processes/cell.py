@@ -1,6 +1,6 @@
 """`python -m gyre_hpc.processes.cell`: one rank of a cell, under torchrun or alone.
 
-Reads RANK and WORLD_SIZE (defaults 0 and 1). Timed cells need neither torch nor torchrun.
+Reads torchrun's variables; without them it is the only rank. Timed cells need neither torch nor torchrun.
 """
 
 import logging
@@ -8,18 +8,18 @@ import os
 
 from gyre_hpc.shell.arguments import read_birth
 from gyre_hpc.shell.lifetime import die_with_born_parent, leave, limit_threads
+from gyre_hpc.shell.refusal import refusing
 
 
 def main(argv: list[str] | None = None) -> int:
     # Before anything loads torch, which takes seconds in which the parent may go.
     die_with_born_parent()
     limit_threads()
-    from gyre_hpc.cell.run import Place, run_rank
+    from gyre_hpc.cell.place import Place
+    from gyre_hpc.cell.run import run_rank
 
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    place = Place(rank=int(os.environ.get("RANK", "0")), world=int(os.environ.get("WORLD_SIZE", "1")))
-    run_rank(read_birth(argv), place)
-    return 0
+    return refusing(lambda: run_rank(read_birth(argv), Place.of(os.environ)))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,8 @@ import traceback
 from datetime import timedelta
 
 from gyre_hpc.ports import listen, restrict
-from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, die_with_born_parent, leave, on_closed_pipe
+from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, SUPERVISOR_PID, die_with_born_parent, leave, on_closed_pipe
+from gyre_hpc.shell.refusal import REFUSED
 
 RENDEZVOUS = "gyre_c10d"
 _STORE_DEADLINE = timedelta(seconds=60)
@@ -65,7 +66,7 @@ def main(argv: list[str] | None = None) -> None:
     die_with_born_parent()
     on_closed_pipe(end_in_order)
     # A rank whose agent is gone has nothing to end in order, and may hang in a collective.
-    os.environ |= {PARENT_PID: str(os.getpid()), PARENT_SIGNAL: "SIGKILL"}
+    os.environ |= {SUPERVISOR_PID: str(os.getppid()), PARENT_PID: str(os.getpid()), PARENT_SIGNAL: "SIGKILL"}
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing.api import SignalException
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
@@ -75,9 +76,9 @@ def main(argv: list[str] | None = None) -> None:
         run.main(given[4:])
     except SignalException as told:  # torchrun ended its ranks and raises what it was told
         sys.exit(128 + told.sigval)
-    except ChildFailedError:  # its text is torchrun's report of which rank failed, and how
+    except ChildFailedError as failed:  # its text is torchrun's report of which rank failed, and how
         traceback.print_exc()
-        sys.exit(1)
+        sys.exit(REFUSED if any(one.exitcode == REFUSED for one in failed.failures.values()) else 1)
 
 
 if __name__ == "__main__":

@@ -150,6 +150,9 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     """Newest figures of all ranks after each of wake_engine, sleep_engine, wake_trainer, sleep_trainer; what was before a step stands
     under the one before it."""
     pids: tuple[int, ...] = ()
+    """Of its ranks."""
+    engine_pids: tuple[int, ...] = ()
+    """Of the processes that its engine has beside the ranks: keeper and server of SGLang."""
     groups_built: int = 0
     """Communicators built inside the cell since its start (must not grow at a switch)."""
     tokens: dict[str, int] = {}

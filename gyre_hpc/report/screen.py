@@ -6,7 +6,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gyre_hpc.observability.status import Status
+from gyre_hpc.observability.status import CellStatus, Status
 from gyre_hpc.report.lines import PHASES, span
 from gyre_hpc.report.summary import STATES, percent
 
@@ -54,7 +54,8 @@ def _head(status: Status) -> RenderableType:
 
 def _cells(status: Status) -> RenderableType:
     table = Table(box=None, padding=(0, 2), show_header=True, header_style="dim")
-    for name in ("cell", "role", "state", "version", "calls", "why idle"):
+    has_servers = any(cell.engine_pids for cell in status.cells)
+    for name in ("cell", "role", "state", "version", "calls", "why idle", *(["processes"] if has_servers else [])):
         table.add_column(name)
     for cell in status.cells:
         table.add_row(
@@ -64,8 +65,15 @@ def _cells(status: Status) -> RenderableType:
             cell.version,
             str(cell.live),
             Text(cell.reason, style="dim"),
+            *([_pids(cell)] if has_servers else []),
         )
     return table
+
+
+def _pids(cell: CellStatus) -> RenderableType:
+    """Of a cell whose engine is a server: who is who in `ps`."""
+    server = " ".join(str(pid) for pid in cell.engine_pids) or "-"
+    return Text(f"ranks {' '.join(str(pid) for pid in cell.pids)}, server {server}", style="dim")
 
 
 def _work(status: Status) -> RenderableType:

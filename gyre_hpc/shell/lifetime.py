@@ -20,6 +20,8 @@ PARENT_PID = "GYRE_PARENT_PID"
 """Environment variable: pid of the process that started this one."""
 PARENT_SIGNAL = "GYRE_PARENT_SIGNAL"
 """Environment variable: name of the signal at the parent's death, SIGTERM if unset."""
+SUPERVISOR_PID = "GYRE_SUPERVISOR_PID"
+"""Environment variable of a cell's ranks, whose parent is the cell's agent: pid of the run's supervisor on this node."""
 ORDERLY_END_S = 15
 _PR_SET_PDEATHSIG = 1
 

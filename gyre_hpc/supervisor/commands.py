@@ -7,6 +7,7 @@ from gyre_hpc.config.deadlines import cell_start_s
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.machines.supervision import SupervisionSettings
 from gyre_hpc.shell.arguments import arguments
+from gyre_hpc.supervisor.devices import devices_of
 
 MODULES = "gyre_hpc.processes"
 
@@ -30,6 +31,8 @@ class Commands:
     """Absolute path of the run's folder on this node: it goes with the run."""
     attempt: int
     supervisor_url: str
+    devices: tuple[str, ...] = ()
+    """GPUs of this node, for its cells."""
     modules: str = MODULES
     """Package of the process mains; tests put stand-ins here."""
 
@@ -56,7 +59,9 @@ class Commands:
             "--max-restarts", "0", "--shutdown-timeout", "8", "--log-dir", f"{self.scratch}/torchrun", "-m", "--", *tail,
         ]  # fmt: skip
         # Without it a rendezvous that grows hangs in torch 2.13: rank 0 keeps the address of the first round.
-        return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"})
+        cluster = self.config.cluster
+        devices = devices_of(cell, cluster.ranks_per_cell, cluster.cells, self.devices)
+        return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **devices})
 
 
 def is_torch_free(config: Config) -> bool:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import os
 import resource
 from typing import Any
 
@@ -28,6 +29,7 @@ from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.children import Children, Tell
 from gyre_hpc.supervisor.commands import MODULES, Command, Commands, settings_for
+from gyre_hpc.supervisor.devices import devices_here
 from gyre_hpc.supervisor.mirror import write_directory, write_private
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ class Supervisor:
         self._scratch = scratch_folder(self._config, folder)
         restrict(self._config.network.port_range)
         self._settings = settings_for(self._config, attempt)
+        self._devices = devices_here(os.environ)
         self._exit_code = SUPERSEDED
         self._host: Host | None = None
         self._url = ""
@@ -76,6 +79,7 @@ class Supervisor:
             scratch=str(self._scratch),
             attempt=self._attempt,
             supervisor_url=self._url,
+            devices=self._devices,
             modules=self._modules,
         )
         return commands.build(process, incarnation)

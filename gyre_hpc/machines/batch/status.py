@@ -30,6 +30,8 @@ def status_of(state: State, now: float) -> dict[str, Any]:
                 "tokens": dict(cell.report.tokens) if cell.report is not None else {},
                 "cpu_s": cell.report.cpu_s if cell.report is not None else 0.0,
                 "memory": _memory(cell),
+                "pids": list(cell.report.pids) if cell.report is not None else [],
+                "engine_pids": list(cell.report.engine_pids) if cell.report is not None else [],
                 "error": cell.report.error if cell.report is not None else "",
                 "lost": cell.lost, "aside": cell.aside,
             }

@@ -203,6 +203,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     live_requests: int = 0
     held: tuple[HandIn, ...] = ()
     pids: tuple[int, ...] = ()
+    engine_pids: tuple[int, ...] = ()
     groups_built: int = 0
     tokens: dict[str, int] = {}
     curve: tuple[tuple[float, float], ...] = ()

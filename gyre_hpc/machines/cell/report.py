@@ -27,7 +27,9 @@ class Reporter:
 
 def _news(report: CellReport) -> CellReport:
     """Without what changes all the time and can wait for the heartbeat."""
-    return msgspec.structs.replace(report, cpu_s=0.0, tokens={}, curve=(), live_requests=0, kv=KvFacts(), waiting="", order_seq=0)
+    return msgspec.structs.replace(
+        report, cpu_s=0.0, engine_pids=(), tokens={}, curve=(), live_requests=0, kv=KvFacts(), waiting="", order_seq=0
+    )
 
 
 def report_of(state: State, *, waiting: str, error: str, broken: str) -> CellReport:
@@ -60,6 +62,7 @@ def report_of(state: State, *, waiting: str, error: str, broken: str) -> CellRep
         memory=body.memory,
         memory_after=dict(body.memory_after),
         pids=figures.pids,
+        engine_pids=figures.engine_pids,
         groups_built=figures.groups_built,
         tokens=figures.tokens,
         curve=figures.curve,

@@ -5,7 +5,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 
-from gyre_hpc.cell.run import Place, lead
+from gyre_hpc.cell.place import Place
+from gyre_hpc.cell.run import lead
 from gyre_hpc.shell.arguments import read_birth
 from gyre_hpc.shell.lifetime import end_with_parent
 

@@ -43,10 +43,13 @@ def rank(number: int) -> tuple[Rank, HostSnapshotStore]:
     return Rank(number, create_trainer(config, vocab_size=64, store=store, rank=number, world=2), store), store
 
 
-def look(crew: Crew, store: HostSnapshotStore, failure: str | None = None) -> Figures:
+def look(crew: Crew, store: HostSnapshotStore, failure: str | None = None, pids: tuple[int, ...] = ()) -> Figures:
     class Engine(ScriptedEngine):
         def failure(self) -> str | None:
             return failure
+
+        def pids(self) -> tuple[int, ...]:
+            return pids
 
     engine: Any = Engine(lambda prompt, key: [], run_token="t", host="127.0.0.1", max_context=64, vocab_size=64)
     try:
@@ -79,3 +82,32 @@ def test_a_rank_whose_part_of_the_engine_failed_says_so():
     own.engine = failed
     with pytest.raises(RuntimeError, match="its part of the engine failed.*other tokens"):
         own.do(commands.Look())
+
+
+class Server:
+    """The part of the cell's server that a rank holds."""
+
+    def __init__(self, why: str | None = None) -> None:
+        self._why = why
+
+    def failure(self) -> str | None:
+        return self._why
+
+    def pids(self) -> tuple[int, ...]:
+        return (11, 12)
+
+
+def test_the_server_of_the_cell_is_shown_beside_its_ranks():
+    own, store = rank(0)
+    figures = look(Crew(own, 1, None), store, pids=(7, 8))
+    assert (figures.pids, figures.engine_pids) == ((own.answer(None).pid,), (7, 8))
+
+
+def test_a_part_of_the_server_that_another_node_holds_is_shown_and_its_loss_is_told():
+    other: Any = rank(1)[0]
+    other.server = Server()
+    answer = other.answer(other.do(commands.Look()))
+    assert commands.decode_answer(commands.encode(answer)).server_pids == (11, 12)
+    other.server = Server("SGLang's server was killed")
+    with pytest.raises(RuntimeError, match="was killed"):
+        other.do(commands.Look())

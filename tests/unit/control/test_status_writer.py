@@ -20,7 +20,8 @@ def said(**changed: Any) -> dict[str, Any]:
         "waterlevel": {"live": 5, "marginal": 0.4, "ready": 0.5, "cells_needed": 2, "theta": 0.25, "want": 1, "reason": "data pays"},
         "cells": [
             {"name": "cell-0", "role": "train", "activity": "train:waits_for_groups", "term": 4, "version": "0.3", "core": True, "live": 0,
-             "tokens": {"sampled": 70}, "cpu_s": 9.5, "memory": {"sleep_engine": [[0, 1, 2]]}, "error": "", "lost": "", "aside": ""},
+             "tokens": {"sampled": 70}, "cpu_s": 9.5, "memory": {"sleep_engine": [[0, 1, 2]]}, "error": "",
+             "pids": [7], "engine_pids": [8, 9], "lost": "", "aside": ""},
         ],
         "executions": {"live": 5, "begun": {"train": 30}, "scored": 20, "partial": 1},
         "batch": {"groups": 2, "of": 12, "full": False, "reason": "groups", "waiting": 1, "micro_batches": 4},
@@ -57,6 +58,7 @@ def test_counts_of_gateways_runners_and_totals_arrive(tmp_path: Path):
     assert (status.waterlevel.want, status.waterlevel.theta, status.waterlevel.reason) == (1, 0.25, "data pays")
     (cell,) = status.cells
     assert (cell.state, cell.reason, cell.is_core, cell.cpu_s) == ("train", "waits_for_groups", True, 9.5)
+    assert (cell.pids, cell.engine_pids) == ((7,), (8, 9))
     assert status.executions == {"running": 5, "scored": 20, "partial": 1}
 
 

@@ -1,0 +1,72 @@
+"""What engine=sglang needs of this machine: its environment, flags it will take, GPUs for all cells, short paths."""
+
+import os
+from pathlib import Path
+
+from gyre_hpc.config.engine_schema import Device, SGLangKV
+from gyre_hpc.config.place import above_scratch, cache_folder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.engines.sglang.environment import choose_device, find
+from gyre_hpc.engines.sglang.flags import Part, create_launch
+from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.errors import UserError
+from gyre_hpc.supervisor.devices import devices_here
+
+_LONGEST_FOLDER = 60
+"""Bytes; of a server's folder (parts.Launch)."""
+_BELOW_SCRATCH = len("/gyre--") + 10
+"""Bytes of the run's own folder beside the user's number: an inode in hexadecimal."""
+
+
+def check_server(config: Config) -> None:
+    """Raises UserError for the first thing that is missing here."""
+    sglang = config.engine.sglang
+    _check_devices(config)
+    device = choose_device(sglang.device)
+    python = find(sglang, cache_folder(config), device)
+    if sglang.launcher and not Path(sglang.launcher).expanduser().is_file():
+        raise UserError("engine.sglang.launcher", sglang.launcher, "is no file; name a Python program that starts SGLang, or leave it out")
+    # Flags that cannot be are told now, not by every cell.
+    create_launch(
+        config.engine,
+        max_context=config.model.max_context,
+        model_folder=Path("model"),
+        world=config.cluster.ranks_per_cell,
+        nodes=Nodes(),
+        device=device,
+        python=python,
+        program=(),
+        folder=Path("server"),
+        inherited={},
+        part=Part.decode if sglang.kv is SGLangKV.pd else Part.whole,
+    )
+    _check_scratch(config)
+
+
+def _check_devices(config: Config) -> None:
+    cells, ranks = config.cluster.cells, config.cluster.ranks_per_cell
+    device, devices = choose_device(config.engine.sglang.device), devices_here(os.environ)
+    if device is not Device.cuda:
+        if config.engine.deterministic:
+            raise UserError(
+                "engine.deterministic", True, "SGLang has this mode on GPUs alone, and there is none here; false with engine=sglang"
+            )
+        return
+    if not devices:
+        raise UserError("engine.sglang.device", "cuda", "no NVIDIA GPU is to be seen here; use cpu, or look at CUDA_VISIBLE_DEVICES")
+    if len(devices) < cells * ranks:
+        raise UserError(
+            "cluster.cells",
+            cells,
+            f"{cells} cells of {ranks} ranks need {cells * ranks} GPUs, {len(devices)} are to be seen here; fewer cells, or, to let small "
+            f"models share a GPU, name it several times: CUDA_VISIBLE_DEVICES={','.join([devices[0]] * min(cells * ranks, 4))}",
+        )
+
+
+def _check_scratch(config: Config) -> None:
+    """About: the run has no folder yet. The server looks again."""
+    above = os.fsencode(above_scratch(config))
+    longest = _LONGEST_FOLDER - _BELOW_SCRATCH - len(str(os.getuid())) - len(f"/1-cell-{config.cluster.cells - 1}")
+    if len(above) > longest:
+        remedy = f"sockets of SGLang's servers lie below it: at most {longest} bytes with engine=sglang, e.g. /tmp"
+        raise UserError("paths.scratch", os.fsdecode(above), remedy)

@@ -1,0 +1,76 @@
+"""What a run with SGLang would fail for in this place is said at the door."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.config.engine_schema import Device, EngineKind
+from gyre_hpc.config.schema import Config, PathsConfig
+from gyre_hpc.config.validate import value_of
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.surroundings import check_surroundings
+
+
+def config_for(root: Path, **values: object) -> Config:
+    """SGLang on CPU in an environment that is there."""
+    python = root / "environment" / "bin" / "python"
+    python.parent.mkdir(parents=True, exist_ok=True)
+    python.symlink_to(sys.executable)
+    config = Config(paths=PathsConfig(run=str(root / "run"), cache=str(root / "cache"), scratch="/tmp"))
+    config.engine.kind, config.engine.sglang.device = EngineKind.sglang, Device.cpu
+    config.engine.sglang.environment = str(root / "environment")
+    for name, value in values.items():
+        group, _, key = name.rpartition("__")
+        setattr(value_of(config, group.replace("__", ".")), key, value)
+    return config
+
+
+def test_what_it_needs_is_here_also_with_kv_transports_that_do_not_concern_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    check_surroundings(config_for(tmp_path, transport__kv="mooncake"))
+
+
+@pytest.mark.parametrize(
+    ("values", "field", "remedy"),
+    [
+        ({"environment": ""}, "engine", "gyre engine install sglang --device cpu"),
+        ({"environment": "/nosuch"}, "engine.sglang.environment", "bin/python"),
+        ({"launcher": "/nosuch.py"}, "engine.sglang.launcher", "no file"),
+        ({"flags": {"port": 1}}, "engine.sglang.flags.port", "leave --port out"),
+    ],
+)
+def test_what_is_missing_is_refused_by_name(tmp_path: Path, values: dict[str, object], field: str, remedy: str):
+    with pytest.raises(UserError, match=remedy) as caught:
+        check_surroundings(config_for(tmp_path, **{f"engine__sglang__{name}": value for name, value in values.items()}))
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("visible", "cells", "field"),
+    [("", 1, "engine.sglang.device"), ("0", 2, "cluster.cells"), ("0,1,2", 2, "cluster.cells"), ("0,1,2,3", 2, ""), ("0,0,0,0", 2, "")],
+)
+def test_every_cell_has_gpus_of_its_own_unless_one_is_named_several_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, cells: int, field: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    config = config_for(tmp_path, engine__sglang__device=Device.cuda, cluster__cells=cells, cluster__ranks_per_cell=2)
+    if field:
+        with pytest.raises(UserError, match=r"GPU") as caught:
+            check_surroundings(config)
+        assert caught.value.field == field
+    else:
+        check_surroundings(config)
+
+
+def test_the_deterministic_mode_is_refused_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UserError, match="GPUs alone"):
+        check_surroundings(config_for(tmp_path, engine__sglang__device=Device.auto, engine__deterministic=True))
+
+
+def test_a_scratch_folder_whose_path_is_too_long_for_the_servers_sockets_is_refused(tmp_path: Path):
+    scratch = tmp_path / ("x" * 30)
+    with pytest.raises(UserError, match="sockets of SGLang") as caught:
+        check_surroundings(config_for(tmp_path, paths__scratch=str(scratch)))
+    assert caught.value.field == "paths.scratch"
