@@ -18,7 +18,7 @@ from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive, m
 from gyre_hpc.engines.sglang.server import Server
 
 PROGRAM = Path(__file__).with_name("server_program.py")
-WITHIN_S = 30.0
+WITHIN_S = 60.0
 
 
 class ServerStage:
