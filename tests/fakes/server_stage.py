@@ -30,10 +30,7 @@ class ServerStage:
         self._servers: list[Server] = []
 
     def launch(self, pretend: str = "", **changes: Any) -> Launch:
-        flags = ("--model-path", "nowhere", *(("--pretend", pretend) if pretend else ()))
-        environ = {"PATH": os.environ["PATH"], "TMPDIR": str(self.folder / "tmp")}
-        launch = Launch(python=Path(sys.executable), program=(str(PROGRAM),), flags=flags, environ=environ, folder=self.folder)
-        return replace(launch, **changes)
+        return replace(pretended_launch(self.folder, pretend), **changes)
 
     def server(self, launch: Launch | None = None, **arguments: Any) -> Server:
         arguments = {"start_deadline_s": WITHIN_S, "orphan_s": WITHIN_S, "end_s": 5.0, "root_pid": os.getpid()} | arguments
@@ -60,6 +57,16 @@ class ServerStage:
             await server.leave()
         await self.all_gone([])
         shutil.rmtree(self.root)
+
+
+def pretended_launch(folder: Path, pretend: str = "") -> Launch:
+    return Launch(
+        python=Path(sys.executable),
+        program=(str(PROGRAM),),
+        flags=("--model-path", "nowhere", *(("--pretend", pretend) if pretend else ())),
+        environ={"PATH": os.environ["PATH"], "TMPDIR": str(folder / "tmp")},
+        folder=folder,
+    )
 
 
 @contextlib.asynccontextmanager

@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from gyre_hpc.engines.sglang.keeper_wire import Ended, Hello, Hold, Lines, Message, Ready, Status, decode, encode
 from gyre_hpc.engines.sglang.process_table import Process, descendants, identify, is_alive
 from gyre_hpc.engines.sglang.server_folder import socket_file
@@ -37,11 +39,12 @@ def find_keeper(folder: Path, digest: str) -> Found | None:
             if not more:
                 raise ConnectionResetError
             data += more
-    except OSError:
+        line, _, rest = data.partition(b"\n")
+        status = decode(line)
+    except (OSError, msgspec.DecodeError):
+        # A keeper of another gyre_hpc may speak another language.
         connection.close()
         return None
-    line, _, rest = data.partition(b"\n")
-    status = decode(line)
     assert isinstance(status, Status), "a keeper answers Hello first"
     return Found(connection, status, rest)
 

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
@@ -14,6 +15,7 @@ import pytest
 from gyre_hpc.engines.sglang import predecessor
 from gyre_hpc.engines.sglang import server as server_module
 from gyre_hpc.engines.sglang.parts import Address, ServerLost
+from gyre_hpc.engines.sglang.process_table import is_alive
 from gyre_hpc.errors import UserError
 from tests.fakes.server_stage import ServerStage, bystander, process_of, stage, until
 
@@ -77,6 +79,40 @@ def test_the_next_leader_finds_the_server_as_it_was(state: str) -> None:
     run(test)
 
 
+LEADER = """
+import asyncio, sys
+from pathlib import Path
+from gyre_hpc.engines.sglang.server import Server
+from tests.fakes.server_stage import pretended_launch
+
+async def lead():
+    server = Server(pretended_launch(Path(sys.argv[1])), start_deadline_s=60, orphan_s=60)
+    address = await server.start()
+    server.note("awake")
+    print(address.url, address.key, *server.pids(), flush=True)
+    await asyncio.Event().wait()
+
+asyncio.run(lead())
+"""
+
+
+def test_a_leader_that_is_killed_leaves_its_server_to_the_next_one() -> None:
+    async def test(here: ServerStage) -> None:
+        root = Path(__file__).resolve().parents[3]
+        leader = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", LEADER, str(here.folder), cwd=root, stdout=asyncio.subprocess.PIPE
+        )
+        assert leader.stdout is not None
+        url, key, *pids = (await leader.stdout.readline()).decode().split()
+        leader.kill()
+        await leader.wait()
+        server = here.server()
+        assert await server.start() == Address(url=url, key=key)
+        assert server.was_adopted and server.noted == "awake" and server.pids() == tuple(map(int, pids))
+
+    run(test)
+
+
 @pytest.mark.parametrize("noted", ["changing", ""])
 def test_a_server_in_an_unknown_state_is_not_adopted(noted: str) -> None:
     async def test(here: ServerStage) -> None:
@@ -104,7 +140,7 @@ def test_a_server_of_another_launch_is_ended_not_adopted() -> None:
         second = here.server(here.launch(flags=("--model-path", "elsewhere")))
         await second.start()
         assert not second.was_adopted
-        await until(lambda: first.failure(), "the first leader hears of it")
+        await until(first.failure, "the first leader hears of it")
         assert old.pid not in second.pids() and len(here.processes()) == NUM_PROCESSES
 
     run(test)
@@ -131,7 +167,7 @@ def test_the_end_of_the_run_ends_the_server_though_its_leader_is_there() -> None
         # Not waited for: a process of which only the exit status is left counts as gone.
         root.kill()
         await here.all_gone(processes)
-        await until(lambda: server.failure(), "its leader hears of it")
+        await until(server.failure, "its leader hears of it")
         assert "its run is over" in str(server.failure())
         root.wait()
 
@@ -146,7 +182,7 @@ def test_no_sigkill_leaves_a_process_behind(place: int) -> None:
         processes = here.processes()
         os.kill(server.pids()[place], signal.SIGKILL)
         await here.all_gone(processes)
-        await until(lambda: server.failure(), "its leader hears of it")
+        await until(server.failure, "its leader hears of it")
         assert here.litter() == set()
         assert server.pids() == ()
 
@@ -161,6 +197,37 @@ def test_the_server_ends_with_leader_and_keeper_killed_at_once() -> None:
         await server.leave()
         os.kill(keeper, signal.SIGKILL)
         await here.all_gone(processes)
+
+    run(test)
+
+
+@pytest.mark.parametrize("place", [0, 1], ids=["keeper", "guard"])
+def test_sigterm_ends_the_server_in_order(place: int) -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server()
+        await server.start()
+        processes = here.processes()
+        os.kill(server.pids()[place], signal.SIGTERM)
+        await here.all_gone(processes)
+        await until(server.failure, "its leader hears of it")
+        assert "SIGTERM" in str(server.failure()) and here.litter() == set()
+
+    run(test)
+
+
+def test_what_announces_the_end_of_a_job_does_not_end_the_server() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server()
+        address = await server.start()
+        processes = [process_of(pid) for pid in server.pids()]
+        for sig in (signal.SIGUSR1, signal.SIGUSR2, signal.SIGHUP):
+            for process in processes[:3]:
+                os.kill(process.pid, sig)
+        server.note("awake")
+        successor = here.server()
+        assert await successor.start() == address and successor.was_adopted, "the keeper is there"
+        assert await asyncio.to_thread(answers, address) == 200, "the server is there"
+        assert all(is_alive(process) for process in processes)
 
     run(test)
 

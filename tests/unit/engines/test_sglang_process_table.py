@@ -1,0 +1,74 @@
+"""Who lives, who is below whom; and the log that outlives what it tells of."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.engines.sglang import process_table
+from gyre_hpc.engines.sglang.bounded_log import TAIL_BYTES, BoundedLog
+from gyre_hpc.engines.sglang.process_table import MARK, Process, descendants, identify, is_alive, kill, marked
+from tests.fakes.server_stage import bystander, process_of
+
+
+def test_a_process_of_which_only_the_exit_status_is_left_is_not_alive() -> None:
+    child = bystander()
+    process = process_of(child.pid)
+    assert is_alive(process)
+    kill(process)
+    # Ended, and not taken away yet.
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_alive(process) and identify(child.pid) is None
+    assert child.wait() == -signal.SIGKILL
+
+
+def test_a_later_process_of_the_same_pid_is_another() -> None:
+    child = bystander()
+    earlier = Process(child.pid, process_of(child.pid).born - 1)
+    assert not is_alive(earlier)
+    kill(earlier)
+    assert is_alive(process_of(child.pid))
+    child.kill()
+    child.wait()
+
+
+@pytest.mark.parametrize("by_scan", [False, True], ids=["children files", "scan"])
+def test_descendants_are_found_over_sessions(by_scan: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if by_scan:
+        monkeypatch.setattr(process_table, "_children", process_table._children_by_scan)
+    script = ["/bin/sh", "-c", "setsid sleep 1000 & echo $!; wait"]
+    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        below = int(child.stdout.readline())
+        assert descendants(child.pid) == [below] and {child.pid, below} <= set(descendants(os.getpid()))
+        os.kill(below, signal.SIGKILL)
+
+
+def test_marked_processes_are_those_of_that_very_folder() -> None:
+    with subprocess.Popen([sys.executable, "-c", "print(flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          env={MARK: "/here/1"}) as child:  # fmt: skip
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert marked("/here/1") == [process_of(child.pid)] and marked("/here") == []
+        child.communicate(b"\n")
+
+
+def test_a_full_disk_takes_nothing_from_the_last_words() -> None:
+    log = BoundedLog(Path("/dev/full"), 1000)
+    log.write(b"no space\n" * 10)
+    log.write(b"the end\n")
+    assert log.tail().endswith("no space\nthe end")
+    log.close()
+
+
+def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log", 1 << 20)
+    for number in range(TAIL_BYTES):
+        log.write(b"%d end\n" % number)
+    lines = log.tail().splitlines()
+    assert lines[-1] == f"{TAIL_BYTES - 1} end" and len(lines) > 100
+    assert [int(line.split()[0]) for line in lines] == list(range(TAIL_BYTES - len(lines), TAIL_BYTES))
+    log.close()
