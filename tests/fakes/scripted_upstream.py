@@ -49,6 +49,9 @@ class ScriptedUpstream:
         self.num_lost = 0
         """Tokens computed for connections that were closed before they were sent."""
         self.aborts: list[str] = []
+        self.may_abort = asyncio.Event()
+        self.may_abort.set()
+        self._used: set[str] = set()
         self.log: list[str] = []
 
     # What the test does
@@ -92,7 +95,8 @@ class ScriptedUpstream:
 
     async def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
         assert not self.is_released, "a request to a server without memory"
-        assert body["rid"].endswith(".") and not any(rid.startswith(body["rid"]) for rid in self.requests), "rids are compared by beginning"
+        assert body["rid"].endswith(".") and body["rid"] not in self._used, "rids are compared by beginning"
+        self._used.add(body["rid"])
         request = self.requests[body["rid"]] = Served(body)
         if self.lets_in:
             self.let_in()
@@ -110,6 +114,7 @@ class ScriptedUpstream:
 
     async def abort(self, rid: str) -> None:
         self.aborts.append(rid)
+        await self.may_abort.wait()
         for request in list(self._known(rid)):
             self._send(request, {"type": "abort", "message": "Aborted", "status_code": None, "err_type": None})
 

@@ -41,11 +41,14 @@ def test_sleep_waits_until_answered_calls_have_ended_at_the_server() -> None:
         await one.settle()
         one.upstream.compute(3)
         one.upstream.speak()
-        while not call.is_over:
-            await asyncio.sleep(0)
-        assert one.upstream.requests, "it is ahead of our end"
+        one.upstream.may_abort.clear()
         await one.settle()
-        await one.engine.sleep()
+        assert call.is_over and not len(one.engine.book) and one.upstream.requests, "the server is ahead of our end"
+        sleeping = asyncio.create_task(one.engine.sleep())
+        await one.settle()
+        assert not sleeping.done()
+        one.upstream.may_abort.set()
+        await sleeping
         assert one.upstream.log[-2:] == ["flush", "release"] and one.holder.states[-1] == "asleep"
         await one.engine.sleep()
         assert one.upstream.log[-2:] == ["flush", "release"], "once"
