@@ -83,6 +83,18 @@ def test_offers_stand_side_by_side_and_are_fetched_in_any_order(kind, end):
         assert target.fetch(tickets[index]) == expected(layouts[index])
 
 
+def test_what_is_told_as_arrived_is_whole_while_the_rest_still_comes(kind, end):
+    sizes = [3 * MIB] * 8
+    source, target = end(kind, 32 * MIB), end(kind, 32 * MIB)
+    ticket = source.offer(sizes)
+    target.memory[:] = 0
+    into, seen = target.blocks(sizes), []
+    target.transport.fetch(ticket, into, 30.0, lambda count: seen.append((count, digest(into[:count]))))
+    counts = [count for count, _ in seen]
+    assert counts == sorted(counts) and counts[0] < counts[-1] == 8
+    assert [found for _, found in seen] == [expected(sizes[:count]) for count in counts]
+
+
 def test_two_readers_fetch_two_offers_at_once(kind, end):
     source, targets = end(kind, 16 * MIB), [end(kind, 16 * MIB), end(kind, 16 * MIB)]
     tickets = [source.offer([12 * MIB]), source.offer([300_000] * 30)]
