@@ -66,7 +66,14 @@ def serve(port: int, key: str) -> None:
             return
 
     ThreadingHTTPServer.allow_reuse_address = False
-    ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
+    try:
+        server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    except OSError as error:
+        # As uvicorn says it; then SGLang hangs.
+        print(f"ERROR: [Errno {error.errno}] error while attempting to bind on address ('127.0.0.1', {port}): address already in use")
+        sys.stdout.flush()
+        signal.pause()
+    server.serve_forever()
 
 
 if __name__ == "__main__":

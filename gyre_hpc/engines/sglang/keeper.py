@@ -76,7 +76,7 @@ class Keeper:
         self._log.close()
 
     def last_words(self) -> Ended:
-        return Ended(why=self._why, tail=self._log.tail())
+        return Ended(why=self._why, tail=self._log.tail(), port_was_taken=not self._is_ready and self._port_is_taken())
 
     def say(self, message: Message) -> None:
         """To every leader."""
@@ -105,11 +105,18 @@ class Keeper:
             self._is_ready = True
             start_file(self._folder).unlink(missing_ok=True)
             self.say(Ready())
+        elif not self._is_ready and self._port_is_taken():
+            # SGLang says so and then hangs.
+            self._end("found its port taken")
         elif not self._is_ready and now - self._begun > self._hold.start_deadline_s:
             self._end(f"did not answer within {self._hold.start_deadline_s:g} s of its start")
 
     def _is_well(self) -> bool:
         return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first)
+
+    def _port_is_taken(self) -> bool:
+        port = str(self._hold.port)
+        return any(port in line and "address already in use" in line for line in self._log.tail().splitlines())
 
     def _end(self, why: str) -> None:
         if not self._why:
@@ -225,6 +232,7 @@ def main() -> None:
     prepare(folder)
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(socket_file(folder)))
+        socket_file(folder).chmod(0o600)
         listener.listen()
         keeper = Keeper(hold, leader, listener, wakeups)
         try:

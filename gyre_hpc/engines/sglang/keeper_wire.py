@@ -58,6 +58,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     why: str
     tail: str
     """Its last words."""
+    port_was_taken: bool = False
+    """Another program had its port: at another one it may do well."""
 
 
 Message = Hold | Hello | End | Status | Ready | Ended

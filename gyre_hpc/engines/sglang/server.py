@@ -89,9 +89,10 @@ class Server:
             port = _free_port()
             try:
                 return await self._begin_at(port)
-            except ServerLost as lost:
+            except ServerLost:
                 # Another program may have taken the port between our look and the server's.
-                if not tries_left or "address already in use" not in str(lost).lower():
+                ended = self._link.ended if self._link is not None else None
+                if not tries_left or ended is None or not ended.port_was_taken:
                     raise
         raise AssertionError("unreachable")
 
@@ -138,7 +139,9 @@ class Server:
         )
 
     def _start_keeper(self, connection: socket.socket) -> "subprocess.Popen[bytes]":
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._folder.mkdir(parents=True, exist_ok=True)
+        # Its log shows prompts, and whoever reaches the keeper's socket has the key.
+        self._folder.chmod(0o700)
         with open(self._folder / "keeper.log", "wb") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", "gyre_hpc.engines.sglang.keeper"],
