@@ -2,6 +2,7 @@
 
 import enum
 import re
+from functools import lru_cache
 
 import msgspec
 
@@ -64,11 +65,17 @@ class ExecutionId(msgspec.Struct, frozen=True, order=True):
     @classmethod
     def parse(cls, text: str) -> "ExecutionId":
         """Inverse of `str`. Raises ValueError on anything else."""
-        match = _EXECUTION.fullmatch(text)
-        if match is None:
-            raise ValueError(f"not an execution id: {text!r} (expected purpose-slot-group-index[-rN])")
-        purpose, slot, group, index, restart = match.groups()
-        return cls(purpose, int(slot), int(group), int(index), int(restart or 0))
+        return _parsed(text)
+
+
+@lru_cache(maxsize=4096)
+def _parsed(text: str) -> ExecutionId:
+    """The same few ids are read again with every event."""
+    match = _EXECUTION.fullmatch(text)
+    if match is None:
+        raise ValueError(f"not an execution id: {text!r} (expected purpose-slot-group-index[-rN])")
+    purpose, slot, group, index, restart = match.groups()
+    return ExecutionId(purpose, int(slot), int(group), int(index), int(restart or 0))
 
 
 _EXECUTION = re.compile(r"(train|eval|warm)-(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-r(\d{1,9}))?")

@@ -1,10 +1,9 @@
 """Facts in, one decision out. Aggregates only: the batch machine keeps them at O(1) per event."""
 
-from dataclasses import dataclass, field
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineCurve:
+class EngineCurve(msgspec.Struct, frozen=True, kw_only=True):
     """Measured decode throughput of one cell against calls running on it."""
 
     points: tuple[tuple[float, float], ...] = ()
@@ -31,8 +30,7 @@ class EngineCurve:
         return max(y for _, y in self.points) if self.points else self.half
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Facts:
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """What the scheduler sees at one instant."""
 
     now: float
@@ -73,11 +71,10 @@ class Facts:
     batches_done: int = 0
     window_complete: bool = False
     """colocate: every execution of the current window ended."""
-    curve: EngineCurve = field(default_factory=EngineCurve)
+    curve: EngineCurve = EngineCurve()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Waterlevel:
+class Waterlevel(msgspec.Struct, frozen=True, kw_only=True):
     """The state shown to people and logged with each decision."""
 
     live: int
@@ -90,8 +87,7 @@ class Waterlevel:
     theta: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Decision:
+class Decision(msgspec.Struct, frozen=True, kw_only=True):
     """Target number of training cells now. The batch machine moves one cell at a time towards it:
     core first in, last out."""
 

@@ -21,14 +21,14 @@ batch only grows; from a closed dispatch gate a batch can always fill once runni
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode, Staleness
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """A group that has begun and is not consumed."""
 
     id: Any
@@ -37,8 +37,7 @@ class Candidate:
     """v as a step along the lineage; None before the first call of its executions."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchChoice:
+class BatchChoice(msgspec.Struct, frozen=True, kw_only=True):
     """The batch as it stands."""
 
     groups: tuple[Any, ...]

@@ -9,7 +9,7 @@ Invariants (each has a test):
   - 0 <= r <= 1, and for the half-saturation model r(R) tends to (x / (1 + x))^2 with x = L / (R * half).
 """
 
-from dataclasses import replace
+import msgspec
 
 from gyre_hpc.scheduler.base import EngineCurve, Facts, Waterlevel
 
@@ -33,6 +33,8 @@ def ready_share(facts: Facts) -> float:
 
 def concave(curve: EngineCurve) -> EngineCurve:
     """The least concave, never falling curve above the measured points; the half-saturation model is one already."""
+    if not curve.points:
+        return curve
     hull: list[tuple[float, float]] = [(0.0, 0.0)]
     for x, y in curve.points:
         if x <= hull[-1][0]:
@@ -41,7 +43,7 @@ def concave(curve: EngineCurve) -> EngineCurve:
             hull.pop()
         hull.append((x, y))
     top = max(range(len(hull)), key=lambda i: hull[i][1])
-    return replace(curve, points=tuple(hull[1 : top + 1])) if top else replace(curve, points=())
+    return msgspec.structs.replace(curve, points=tuple(hull[1 : top + 1]) if top else ())
 
 
 def _slope(a: tuple[float, float], b: tuple[float, float]) -> float:

@@ -1,10 +1,9 @@
 """What a mode wishes for, before the rules that hold in every mode are applied to it (choose.py)."""
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wish:
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
     """Training cells a mode would have now."""
 
     want: int

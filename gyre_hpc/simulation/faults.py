@@ -20,27 +20,28 @@ class Faults:
         """Faults that happened, by kind."""
         self.calm_at = 0.0
         """When the last of those that happened is over."""
-        self._aimed: dict[str, list[Fault]] = {}
+        self._aimed: dict[tuple[str, str], list[Fault]] = {}
+        """(process, action and moment) -> what strikes then."""
+        self._armed: dict[tuple[str, str], list[Fault]] = {}
+        """(process, action) -> what befalls it."""
         self._seen: Counter[int] = Counter()
         for fault in faults:
             if fault.on:
-                self._aimed.setdefault(fault.target, []).append(fault)
+                faults_of = self._armed if fault.kind in _ARMED else self._aimed
+                faults_of.setdefault((fault.target, fault.on), []).append(fault)
             else:
                 sim.kernel.at(fault.at, partial(self._strike, fault))
 
     def touch(self, process: Process, what: str) -> None:
         """`what` (`Apply:end`) happens in the process now."""
-        for fault in self._aimed.get(process.name, ()):
-            if fault.kind not in _ARMED and fault.on == what and self._is_due(fault):
+        for fault in self._aimed.get((process.name, what), ()):
+            if self._is_due(fault):
                 self._strike(fault)
 
     def begin(self, running: Running) -> None:
         """An action begins: it may be broken or slow, and its beginning may be a moment."""
-        aimed = self._aimed.get(running.process.name)
-        if aimed is None:
-            return
-        for fault in aimed:
-            if fault.kind in _ARMED and fault.on == running.name and self._is_due(fault):
+        for fault in self._armed.get((running.process.name, running.name), ()):
+            if self._is_due(fault):
                 if fault.kind is FaultKind.broken:
                     running.must_fail = "after" if fault.share else "before"
                 elif fault.kind is FaultKind.odd_rank:

@@ -3,6 +3,7 @@
 import heapq
 import random
 import zlib
+from array import array
 from collections.abc import Callable
 
 Call = Callable[[], None]
@@ -21,7 +22,8 @@ class Kernel:
         self.num_events = 0
         self.print: Callable[[str], None] | None = None
         """Where a trace goes; None: nowhere."""
-        self._fingerprint = 0
+        self._times = array("d")
+        self._words: list[str] = []
         self._ordinal = 0
         self._queue: list[tuple[float, int, Call]] = []
 
@@ -44,13 +46,14 @@ class Kernel:
             self.num_events += 1
             call()
 
-    def mark(self, what: str) -> None:
-        """Part of the run's fingerprint."""
-        self._fingerprint = zlib.crc32(f"{self.now:.9f} {what}".encode(), self._fingerprint)
+    def mark(self, name: str, kind: str, key: str) -> None:
+        """Part of the run's fingerprint: what happens to whom now."""
+        self._times.append(self.now)
+        self._words += (name, kind, key)
 
     @property
     def fingerprint(self) -> int:
-        return self._fingerprint
+        return zlib.crc32("\n".join(self._words).encode(), zlib.crc32(self._times.tobytes()))
 
     def say(self, text: str) -> None:
         if self.print is not None:

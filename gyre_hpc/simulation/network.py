@@ -1,5 +1,6 @@
 """Between processes: messages that may be lost, doubled, late, overtaken or cut off; and connections that keep their order."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -63,11 +64,13 @@ class Network:
         self._sim.watch.sent(sender, to, message)
         stormy = self._storm[1] if kernel.now < self._storm[0] else 0.0
         struck = self._sim.faults.struck
-        copies = 2 if dice.random() < max(DOUBLED, stormy / 2) else 1
-        if copies > 1:
+        copies = 1
+        if dice.random() < (max(DOUBLED, stormy / 2) if stormy else DOUBLED):
+            copies = 2
             struck["message doubled"] += 1
+        way = (sender.name, address)
         for _ in range(copies):
-            if dice.random() < max(LOST, stormy):
+            if dice.random() < (max(LOST, stormy) if stormy else LOST):
                 struck["message lost"] += 1
                 continue
             late = dice.uniform(0.0, 3.0) if stormy and dice.random() < stormy else dice.uniform(0.0, 1.0) if dice.random() < LATE else 0.0
@@ -75,19 +78,16 @@ class Network:
                 struck["message delayed"] += 1
             delay = dice.uniform(0.0005, 0.004) + late
             at = kernel.now + delay
-            if at < self._newest.get((sender.name, address), 0.0):
+            if at < self._newest.get(way, 0.0):
                 struck["message overtaken"] += 1
             else:
-                self._newest[sender.name, address] = at
-            kernel.at(delay, self._arrival(sender.name, sender.attempt, address, message))
+                self._newest[way] = at
+            kernel.at(delay, partial(self._arrive, sender.name, sender.attempt, address, message))
 
-    def _arrival(self, sender: str, attempt: int, address: str, message: Any) -> Call:
-        def arrive() -> None:
-            process = self.process_at(address)
-            if process is not None and not self.is_cut(sender, process.name):
-                process.receive(sender, attempt, message)
-
-        return arrive
+    def _arrive(self, sender: str, attempt: int, address: str, message: Any) -> None:
+        process = self.process_at(address)
+        if process is not None and not self.is_cut(sender, process.name):
+            process.receive(sender, attempt, message)
 
     def peer_at(self, address: str, attempt: int) -> Process | None:
         """As process_at, for what needs a connection: a start of the run knows none of another one."""
@@ -96,11 +96,10 @@ class Network:
 
     def process_at(self, address: str) -> Process | None:
         """Who listens there now."""
-        name, _, incarnation = address.partition("#")
-        process = self._sim.processes.get(name)
+        process = self._sim.processes.get(address.partition("#")[0])
         if process is None or not process.alive or process.machine is None:
             return None
-        return process if not incarnation or process.incarnation == int(incarnation) else None
+        return process if address in (process.url, process.name) else None
 
 
 class Wire:

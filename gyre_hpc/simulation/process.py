@@ -5,6 +5,7 @@ it; what had reached the disk stays.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gyre_hpc.machines.attempts import Sender, sender_of
@@ -65,7 +66,7 @@ class Running:
 
     def end_after(self, after_s: float, work: Callable[[], Any]) -> None:
         """Do `work` then, and end with what it returns or raises. The work of a stopped action may happen all the same."""
-        self.process.later(after_s + self.extra_s, lambda: self.end(work))
+        self.process.later(after_s + self.extra_s, partial(self.end, work))
 
     def end(self, work: Callable[[], Any]) -> None:
         if self.is_cancelled:
@@ -106,6 +107,8 @@ class Process:
     def __init__(self, sim: "Simulation", name: str, incarnation: int, attempt: int) -> None:
         self.sim, self.name, self.incarnation, self.attempt = sim, name, incarnation, attempt
         self.kind = name.partition("-")[0]
+        self.url = name if self.kind == "gateway" else f"{name}#{incarnation}"
+        """A restarted gateway keeps its port, everybody else gets a new one."""
         self.alive = True
         self.paused = False
         self.exit_code = -9
@@ -123,11 +126,6 @@ class Process:
         self._writing: list[tuple[str, Any]] = []
 
     @property
-    def url(self) -> str:
-        """A restarted gateway keeps its port, everybody else gets a new one."""
-        return self.name if self.kind == "gateway" else f"{self.name}#{self.incarnation}"
-
-    @property
     def log(self) -> list[Any]:
         return self.sim.disk.logs[self.name, self.attempt]
 
@@ -135,7 +133,7 @@ class Process:
 
     def later(self, after_s: float, call: Call) -> None:
         """Something this process does after a while: not while it is paused, never once it is dead."""
-        self.sim.kernel.at(after_s, lambda: self._do(call))
+        self.sim.kernel.at(after_s, partial(self._do, call))
 
     def _do(self, call: Call) -> None:
         if not self.alive:
@@ -180,34 +178,36 @@ class Process:
         if not self.alive:
             return
         if self.paused:
-            self._backlog.append(lambda: self.tell(told))
+            self._backlog.append(partial(self.tell, told))
             return
-        kernel, machine = self.sim.kernel, self.machine
+        kernel, watch, machine = self.sim.kernel, self.sim.watch, self.machine
         assert machine is not None
-        kernel.mark(f"{self.name} {type(told).__name__} {getattr(told, 'key', '')}")
+        kernel.mark(self.name, type(told).__name__, getattr(told, "key", ""))
         if kernel.print is not None:
             kernel.say(f"{self.name} <- {_short(told)}")
         try:
             effects = machine.handle(kernel.now, told)
         except AssertionError as error:
             raise Violation(f"{self.name} broke its own rule on {_short(told)}: {error}") from error
-        self.sim.watch.handled(self, told, effects)
+        watch.handled(self, told, effects)
         for effect in effects:
             if not self.alive:
                 return
-            self._carry_out(effect)
+            if kernel.print is not None and not isinstance(effect, SetTimer | CancelTimer):
+                kernel.say(f"    {self.name} -> {_short(effect)}")
+            _CARRY_OUT[type(effect)](self, effect)
         if self.alive:
-            self.sim.watch.at_rest(self)
+            watch.at_rest(self)
 
     def receive(self, sender: str, attempt: int, message: Any) -> None:
         """A message arrived at this process's door."""
-        match sender_of(attempt, self.attempt):
-            case Sender.over:
-                self.sim.refused_as_over(sender)
-                return
-            case Sender.newer:
-                self.later(0.0, lambda: self.sim.end_process(self, 1))
-                return
+        of = sender_of(attempt, self.attempt)
+        if of is Sender.over:
+            self.sim.refused_as_over(sender)
+            return
+        if of is Sender.newer:
+            self.later(0.0, lambda: self.sim.end_process(self, 1))
+            return
         self.sim.watch.listens(self, attempt)
         if isinstance(message, Directory) and message.number > self._directory:
             self._directory = message.number
@@ -216,39 +216,33 @@ class Process:
             self.addresses[message.process] = message.url
         self.tell(Received(sender, message))
 
-    def _carry_out(self, effect: Effect) -> None:
-        kernel = self.sim.kernel
-        if kernel.print is not None and not isinstance(effect, SetTimer | CancelTimer):
-            kernel.say(f"    {self.name} -> {_short(effect)}")
-        match effect:
-            case Send(to=to, message=message):
-                self.sim.network.send(self, to, message)
-            case SetTimer(key=key, after_s=after_s):
-                self._timer_ordinal += 1
-                mark = self._timers[key] = self._timer_ordinal
-                self.later(after_s, lambda: self._fire(key, mark))
-            case CancelTimer(key=key):
-                self._timers.pop(key, None)
-            case Persist(key=key, record=record):
-                self._waiting.append((key, record))
-                self.sim.faults.touch(self, f"{type(record).__name__}:begin")
-                if not self._writing:
-                    self._write()
-            case Start(key=key, action=action):
-                self._start(key, action)
-            case Stop(key=key):
-                self._stop(key)
-            case Note(kind=kind, fields=fields):
-                self.sim.noted(self, kind, fields)
-            case _:
-                raise Violation(f"{self.name}: unknown effect {effect!r}")
+    def _send(self, effect: Send) -> None:
+        self.sim.network.send(self, effect.to, effect.message)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self._timer_ordinal += 1
+        mark = self._timers[effect.key] = self._timer_ordinal
+        self.later(effect.after_s, partial(self._fire, effect.key, mark))
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self._timers.pop(effect.key, None)
+
+    def _persist(self, effect: Persist) -> None:
+        self._waiting.append((effect.key, effect.record))
+        self.sim.faults.touch(self, f"{type(effect.record).__name__}:begin")
+        if not self._writing:
+            self._write()
+
+    def _note(self, effect: Note) -> None:
+        self.sim.noted(self, effect.kind, effect.fields)
 
     def _fire(self, key: str, mark: int) -> None:
         if self._timers.get(key) == mark:
             del self._timers[key]
             self.tell(TimerFired(key))
 
-    def _start(self, key: str, action: Any) -> None:
+    def _start(self, effect: Start) -> None:
+        key, action = effect.key, effect.action
         if key in self.actions:
             raise Violation(f"{self.name}: action {key} started twice")
         running = self.actions[key] = Running(self, key, action)
@@ -256,8 +250,8 @@ class Process:
         if self.alive:
             self.handlers[type(action)](running, action)
 
-    def _stop(self, key: str) -> None:
-        running = self.actions.pop(key, None)
+    def _stop(self, effect: Stop) -> None:
+        running = self.actions.pop(effect.key, None)
         if running is None:
             return
         running.is_cancelled = self.sim.kernel.rng.random() < 0.5
@@ -285,6 +279,12 @@ class Process:
         for key, record in batch:
             self.sim.faults.touch(self, f"{type(record).__name__}:end")
             self.tell(Persisted(key))
+
+
+_CARRY_OUT: dict[type[Effect], Callable[[Process, Any], None]] = {
+    Send: Process._send, SetTimer: Process._set_timer, CancelTimer: Process._cancel_timer, Persist: Process._persist,
+    Start: Process._start, Stop: Process._stop, Note: Process._note,
+}  # fmt: skip
 
 
 def _short(value: Any) -> str:

@@ -20,6 +20,8 @@ class DocumentTruth:
         self._once: set[tuple[Any, ...]] = set()
         self._numbers: dict[tuple[Process, str], tuple[int, int, int]] = {}
         """A cell's numbers as its controller had them last: they seldom change."""
+        self._formed: dict[Process, tuple[Any, int]] = {}
+        """(version, generation) of a controller, likewise."""
 
     def _grows(self, what: str, who: tuple[Any, ...], value: Any) -> None:
         key = (what, *who)
@@ -58,9 +60,11 @@ class DocumentTruth:
     def controller(self, process: Process, state: State) -> None:
         """After every event of the controller."""
         who = (process.attempt, process.incarnation)
-        if state.version is not None:
-            self._grows("published version", who, state.version)
-        self._grows("generation formed", who, state.generation)
+        if self._formed.get(process) != (state.version, state.generation):
+            self._formed[process] = (state.version, state.generation)
+            if state.version is not None:
+                self._grows("published version", who, state.version)
+            self._grows("generation formed", who, state.generation)
         for cell in state.fleet.cells.values():
             numbers = (cell.term, cell.fence, cell.incarnation)
             known = self._numbers.get((process, cell.name))

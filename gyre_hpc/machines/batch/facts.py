@@ -60,9 +60,10 @@ def curve_of(usable: list[Cell], settings: BatchSettings) -> EngineCurve:
     for cell in usable:
         for running, tokens_per_s in cell.report.curve if cell.report is not None else ():
             speeds.setdefault(running, []).append(tokens_per_s)
-    points = tuple((running, sum(seen) / len(seen)) for running, seen in sorted(speeds.items()))
     half = settings.scheduler.concurrency_half
-    return EngineCurve(points=points, half=half) if len(points) >= _ENOUGH_POINTS else EngineCurve(half=half)
+    if len(speeds) < _ENOUGH_POINTS:
+        return EngineCurve(half=half)
+    return EngineCurve(points=tuple((running, sum(seen) / len(seen)) for running, seen in sorted(speeds.items())), half=half)
 
 
 def speed(usable: list[Cell], settings: BatchSettings) -> float:

@@ -130,14 +130,8 @@ class Fleet:
         self._settings = settings
         self.cells = {name: Cell(name, settings.number_base) for name in settings.cells}
         self.core_name = settings.core
-
-    @property
-    def core(self) -> Cell:
-        return self.cells[self.core_name]
-
-    @property
-    def satellites(self) -> list[Cell]:
-        return [cell for cell in self.cells.values() if cell.name != self.core_name]
+        self.core = self.cells[settings.core]
+        self.satellites = [cell for cell in self.cells.values() if cell is not self.core]
 
     def usable(self) -> list[Cell]:
         return [cell for cell in self.cells.values() if cell.is_usable]
@@ -145,11 +139,13 @@ class Fleet:
     def enter_table(self, newest: Version | None) -> list[Cell]:
         """Cells that take calls now. One that was away comes in only with the newest version; one that is in stays in
         while it goes over to a newer one. So the oldest version in the table never falls."""
+        entered = []
         for cell in self.cells.values():
             report = cell.report
-            is_newest = report is not None and report.version == newest
-            cell.in_table = cell.is_serving and (cell.in_table or is_newest)
-        return [cell for cell in self.cells.values() if cell.in_table]
+            cell.in_table = cell.is_serving and (cell.in_table or (report is not None and report.version == newest))
+            if cell.in_table:
+                entered.append(cell)
+        return entered
 
     def is_known(self) -> bool:
         """Every cell that is not lost has said what it serves to this controller."""

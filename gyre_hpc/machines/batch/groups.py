@@ -130,7 +130,7 @@ class Groups:
 
     def in_state(self, state: GroupState) -> list[Group]:
         """Training groups in `state`, oldest first."""
-        return [group for group in self.of_purpose("train") if group.state is state]
+        return [group for id, group in self.groups.items() if group.state is state and id.purpose == "train"]
 
     def unconsume_from(self, step: int) -> None:
         """A checkpoint of `step` was loaded: what later updates consumed is to be trained again."""

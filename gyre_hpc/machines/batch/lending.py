@@ -18,20 +18,12 @@ class Lending:
     def __init__(self, switch_s: float, pull_s: float) -> None:
         self.last_lend = -1e18
         self.last_reason = ""
-        self._first = (switch_s, pull_s)
+        self.switch_s = switch_s
+        """Median of both directions together, as measured lately; the configured guess until then."""
+        self.pull_s = pull_s
+        """As `switch_s`."""
         self._seconds: dict[str, list[float]] = {"rollout_to_train": [], "train_to_rollout": [], "pull": []}
         self._seen: set[tuple[str, int]] = set()
-
-    @property
-    def switch_s(self) -> float:
-        """Median of both directions together, as measured lately; the configured guess until then."""
-        if not self._seconds["rollout_to_train"] or not self._seconds["train_to_rollout"]:
-            return self._first[0]
-        return statistics.median(self._seconds["rollout_to_train"][-9:]) + statistics.median(self._seconds["train_to_rollout"][-9:])
-
-    @property
-    def pull_s(self) -> float:
-        return statistics.median(self._seconds["pull"][-9:]) if self._seconds["pull"] else self._first[1]
 
     def observe(self, cell: Cell) -> list[Effect]:
         """Take a finished switch out of the newest report, once."""
@@ -44,8 +36,16 @@ class Lending:
         if pull is not None:
             self._seconds["pull"].append(pull)
         self._seconds.setdefault(switch.direction, []).append(sum(steps.values()))
+        self._summarize()
         leaves = {"leave_table": cell.leave_s} if switch.direction == "rollout_to_train" and switch.term == cell.term else {}
         return [Note("switch", {"cell": cell.name, "term": switch.term, "direction": switch.direction, "steps": leaves | switch.steps})]
+
+    def _summarize(self) -> None:
+        there, back, pulls = (self._seconds[name][-9:] for name in ("rollout_to_train", "train_to_rollout", "pull"))
+        if there and back:
+            self.switch_s = statistics.median(there) + statistics.median(back)
+        if pulls:
+            self.pull_s = statistics.median(pulls)
 
     def follow(self, now: float, decision: Decision, fleet: Fleet, batch: OpenBatch, table: int) -> list[Effect]:
         """Begin at most one move towards `decision.want`. `table` is the number the next table will have."""

@@ -23,18 +23,21 @@ def order_of(
     """Whole document; `seq` 0 stands for the number that is stamped at sending."""
     is_core = cell is fleet.core
     role = cell.role
+    is_there = version is not None and cell.has(version)
     leases = () if commit is not None or cell.move is Move.leaving else _leases(cell, settings, batch)
     # The core needs the optimizer's state too, which no snapshot has: it makes, loads or has a version.
-    sources = () if is_core else _sources(cell, fleet, version)
-    if version is not None and not sources and not cell.has(version) and not is_core:
-        version = cell.report.version if cell.report is not None else None
+    sources: tuple[str, ...] = ()
+    if version is not None and not is_there and not is_core:
+        sources = _sources(cell, fleet, version)
+        if not sources:
+            version = cell.report.version if cell.report is not None else None
     return Order(
         seq=0,
         term=cell.term,
         role=role,
         version=version,
         sources=sources,
-        checkpoint=checkpoint if is_core and version is not None and not cell.has(version) else None,
+        checkpoint=checkpoint if is_core and version is not None and not is_there else None,
         is_core=is_core,
         update=batch.update,
         fence=cell.fence,
@@ -49,15 +52,14 @@ def order_of(
 
 
 def _leases(cell: Cell, settings: BatchSettings, batch: OpenBatch) -> tuple[Lease, ...]:
-    return tuple(
-        Lease(entry.id, f"{settings.controller_url}/micro_batches/{entry.id}", entry.num_tokens) for entry in batch.ledger.leased(cell.name)
-    )
-
-
-def _sources(cell: Cell, fleet: Fleet, version: Version | None) -> tuple[str, ...]:
-    """Snapshot stores that have `version`, the core's first."""
-    if version is None or cell.has(version):
+    leased = batch.ledger.leased(cell.name)
+    if not leased:
         return ()
+    return tuple(Lease(entry.id, f"{settings.controller_url}/micro_batches/{entry.id}", entry.num_tokens) for entry in leased)
+
+
+def _sources(cell: Cell, fleet: Fleet, version: Version) -> tuple[str, ...]:
+    """Snapshot stores that have `version`, the core's first."""
     others = sorted(
         (other for other in fleet.usable() if other is not cell and other.has(version)), key=lambda other: other is not fleet.core
     )

@@ -1,5 +1,6 @@
 """What leaves: orders, tables, assignments. Whole documents, sent at change and again until seen."""
 
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ from gyre_hpc.machines.batch.phases import RAW, fit_order
 from gyre_hpc.machines.batch.records import Published
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.machines.batch.trial import Phase
-from gyre_hpc.protocol.identity import ExecutionId, Version
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_gateway import Row, Table
 from gyre_hpc.protocol.to_runner import Assignment, Begin
@@ -34,6 +35,8 @@ def send_orders(state: State, now: float) -> list[Effect]:
     if any(isinstance(record, Published) for record, _ in state.pending.values()):
         # A controller that restarts without it would order cells back to older weights, under calls that went on with the new ones.
         return effects
+    checkpoint = (state.loading.folder or None) if state.loading is not None and state.target is not None else None
+    apply, fit = apply_order(state), fit_order(state)
     for cell in state.fleet.cells.values():
         if cell.lost or cell.aside or cell.report is None:
             continue
@@ -44,9 +47,9 @@ def send_orders(state: State, now: float) -> list[Effect]:
             batch=state.batch,
             commit=state.commit,
             version=_version_for(state, cell),
-            checkpoint=(state.loading.folder or None) if state.loading is not None and state.target is not None else None,
-            apply=apply_order(state),
-            fit=fit_order(state),
+            checkpoint=checkpoint,
+            apply=apply,
+            fit=fit,
         )
         effects += cell.order.update(now, order, _stamp_order, cell.report.order_seq, state.settings.resend_s)
     return effects
@@ -85,22 +88,22 @@ def send_tables(state: State, now: float) -> list[Effect]:
     if content != state.table_rows:
         state.table_rows = content
         state.table_number += 1
+    table, settings = (state.table_number, state.table_rows), state.settings
     effects: list[Effect] = []
-    for shard in state.settings.gateways:
-        document = state.tables.setdefault(shard, Document(shard, 0))
-        acked = state.gateway_acked.get(shard, -1)
+    for shard in settings.gateways:
+        document = state.tables.get(shard)
+        if document is None:
+            document = state.tables[shard] = Document(shard, 0)
+        stamp = partial(_stamp_table, lease_s=settings.table_lease_s, acked=state.gateway_acked.get(shard, -1))
         seen = state.gateways[shard].table if shard in state.gateways else -1
-
-        def stamp(content: Any, number: int, acked: int = acked) -> Table:
-            rows, ended, moved = content[1]
-            return Table(number=content[0], lease_s=state.settings.table_lease_s, rows=rows, acked=acked, ended=ended, moved=moved)
-
-        period = state.settings.table_lease_s / 5
-        sent = document.update(
-            now, (state.table_number, content), stamp, document.number if seen >= state.table_number else -1, state.settings.resend_s
-        )
-        effects += sent or document.renew(now, stamp, period)
+        sent = document.update(now, table, stamp, document.number if seen >= state.table_number else -1, settings.resend_s)
+        effects += sent or document.renew(now, stamp, settings.table_lease_s / 5)
     return effects
+
+
+def _stamp_table(content: Any, number: int, *, lease_s: float, acked: int) -> Table:
+    rows, ended, moved = content[1]
+    return Table(number=content[0], lease_s=lease_s, rows=rows, acked=acked, ended=ended, moved=moved)
 
 
 def next_table(state: State) -> int:
@@ -118,17 +121,20 @@ def send_assignments(state: State, now: float) -> list[Effect]:
     """Live executions are spread over the runners once and stay where they are."""
     _assign(state)
     effects: list[Effect] = []
+    live, assigned, restarting = state.groups.live, state.assignments, state.restarting
     for runner, report in state.runners.items():
-        wanted = [one for one in sorted(state.groups.live) if state.assignments.get(one) == runner and one not in state.restarting]
-        begin = tuple(_begin(state, execution) for execution in wanted)
-        acked = tuple(ended.execution for ended in report.ended if ended.execution not in state.groups.live)
-        document = state.assignment_documents.setdefault(runner, Document(runner, state.settings.number_base))
-
-        def stamp(content: Any, number: int) -> Assignment:
-            return Assignment(number=number, begin=content[0], acked=content[1])
-
-        effects += document.update(now, (begin, acked), stamp, report.assignment, state.settings.resend_s)
+        wanted = sorted([one for one in live if assigned.get(one) == runner and one not in restarting])
+        begin = tuple([_begin(state, execution) for execution in wanted])
+        acked = tuple([ended.execution for ended in report.ended if ended.execution not in live])
+        document = state.assignment_documents.get(runner)
+        if document is None:
+            document = state.assignment_documents[runner] = Document(runner, state.settings.number_base)
+        effects += document.update(now, (begin, acked), _stamp_assignment, report.assignment, state.settings.resend_s)
     return effects
+
+
+def _stamp_assignment(content: Any, number: int) -> Assignment:
+    return Assignment(number=number, begin=content[0], acked=content[1])
 
 
 def _assign(state: State) -> None:
@@ -148,6 +154,6 @@ def _assign(state: State) -> None:
 
 
 def _begin(state: State, execution: str) -> Begin:
-    group = state.groups.groups[ExecutionId.parse(execution).group_id]
+    group = state.groups.groups[state.groups.live[execution]]
     split, task = task_of(group.id, group.ordinal)
     return Begin(execution, split, task, state.settings.soft_deadline_s, state.settings.hard_deadline_s)

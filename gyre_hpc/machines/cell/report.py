@@ -15,20 +15,25 @@ class Reporter:
         self._to = to
         self._seq = 0
         self._said: CellReport | None = None
+        """What was new in it (see _news)."""
 
     def tell(self, report: CellReport, heartbeat: bool) -> list[Effect]:
         """Send `report` (its seq is set here) if it says something new, or if the heartbeat is due."""
-        if not heartbeat and self._said is not None and _news(self._said) == _news(report):
+        news = _news(report)
+        if not heartbeat and news == self._said:
             return []
         self._seq += 1
-        self._said = report
+        self._said = news
         return [Send(self._to, msgspec.structs.replace(report, seq=self._seq))]
+
+
+_NO_KV = KvFacts()
 
 
 def _news(report: CellReport) -> CellReport:
     """Without what changes all the time and can wait for the heartbeat."""
     return msgspec.structs.replace(
-        report, cpu_s=0.0, engine_pids=(), tokens={}, curve=(), live_requests=0, kv=KvFacts(), waiting="", order_seq=0
+        report, cpu_s=0.0, engine_pids=(), tokens={}, curve=(), live_requests=0, kv=_NO_KV, waiting="", order_seq=0
     )
 
 

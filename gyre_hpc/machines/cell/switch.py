@@ -8,6 +8,8 @@ As each step is chosen from the physical state alone, a newer order in mid-switc
 
 from dataclasses import dataclass
 
+import msgspec
+
 from gyre_hpc.machines.cell.actions import (
     AbortLive,
     Action,
@@ -31,8 +33,7 @@ from gyre_hpc.protocol.to_batch import Applied, KvFacts
 from gyre_hpc.protocol.to_cell import Order
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True, kw_only=True):
     """Nothing to do before something comes."""
 
     reason: str

@@ -1,11 +1,12 @@
 """Properties of decide over all modes, and the cases of rule `press`."""
 
+import dataclasses
 import math
-from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode
 from gyre_hpc.scheduler.base import EngineCurve, Facts
@@ -157,7 +158,7 @@ def test_elastic_lends_no_less_when_more_data_is_ready(facts: Facts, groups: int
 @given(situations(), st.floats(0, 1), st.floats(0, 1))
 def test_elastic_lends_no_less_with_a_higher_threshold(facts: Facts, a: float, b: float) -> None:
     low, high = sorted((a, b))
-    assert decide(facts, replace(ELASTIC, theta0=low)).want <= decide(facts, replace(ELASTIC, theta0=high)).want
+    assert decide(facts, dataclasses.replace(ELASTIC, theta0=low)).want <= decide(facts, dataclasses.replace(ELASTIC, theta0=high)).want
 
 
 @given(situations(), st.integers(1, 11))
