@@ -1,10 +1,12 @@
 """One real SGLang per test process, for engines that come and go: each adopts the server that the one before it left.
 
-The server ends with the test process, or when no engine comes for long.
+The server ends with the test process (or, were that killed, by its keeper).
 """
 
+import atexit
 import functools
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,7 @@ from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.memory import ServerMemory
 from gyre_hpc.engines.sglang.parts import Holder, Launch, Nodes
+from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.weights import new_sender
 from gyre_hpc.engines.stopping import Decode
@@ -71,4 +74,11 @@ def _launch(model: Qwen3Config) -> Launch:
 
 @functools.cache
 def _folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix="gs-", dir="/tmp"))
+    atexit.register(_clear, folder)
+    return folder
+
+
+def _clear(folder: Path) -> None:
+    end_predecessor(folder / "s", 5.0)
+    shutil.rmtree(folder, ignore_errors=True)

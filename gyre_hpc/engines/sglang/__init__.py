@@ -8,7 +8,10 @@ keeper.py         the process that holds a server: outlives the cell's leader fo
 server.py         the leader's side of a keeper: start or adopt, wait, end
 client.py         its HTTP API
 weights.py        weights into it, by a process group or a folder
-attempts.py       one call of ours as requests to it
+attempts.py       calls of ours as requests to it, one after the other; sent.py: one call
+pace.py           how fast it decodes
+watch.py          is it well, when it is silent
+memory.py         what it holds of the devices
 engine.py         the Engine
 build.py          puts these together for a cell
 """

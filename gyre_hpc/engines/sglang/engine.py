@@ -87,7 +87,7 @@ class SGLangEngine(ServedEngine):
             name=secrets.token_hex(8),
             decode=self.decode,
             pace=self._pace,
-            on_lost=self.book.fail,
+            on_lost=self._on_lost,
             seeded=self._seeded,
             prefill=self._prefill,
         )
@@ -102,21 +102,24 @@ class SGLangEngine(ServedEngine):
         return await super().start()
 
     async def close(self) -> None:
-        await super().close()
-        if self._watch is not None:
-            await self._watch.close()
-        if self._attempts is not None:
-            await self._attempts.close()
-        await self._sender.close()
-        if self._upstream is not None:
-            await self._upstream.close()
-        await self._holder.stop()
+        async with contextlib.AsyncExitStack() as after_the_calls:
+            # The last one first, each of them whatever becomes of the others.
+            after_the_calls.push_async_callback(self._holder.stop)
+            if self._upstream is not None:
+                after_the_calls.push_async_callback(self._upstream.close)
+            after_the_calls.push_async_callback(self._sender.close)
+            if self._attempts is not None:
+                after_the_calls.push_async_callback(self._attempts.close)
+            if self._watch is not None:
+                after_the_calls.push_async_callback(self._watch.close)
+            await super().close()
 
     # Memory and weights
 
     async def sleep(self) -> list[RankMemory]:
         assert not len(self.book), f"sleep with {len(self.book)} live requests"
         async with self._changing:
+            self._check()
             if self._is_awake:
                 # Those that were answered may not have ended at the server yet.
                 await self._calls.drained()
@@ -125,6 +128,7 @@ class SGLangEngine(ServedEngine):
 
     async def wake(self, version: Version) -> list[RankMemory]:
         async with self._changing:
+            self._check()
             assert not self._is_awake, "wake of an engine that is awake"
             with self._store.hold(version) as tensors:
                 async with self._change("awake"):
@@ -137,6 +141,7 @@ class SGLangEngine(ServedEngine):
 
     async def update_weights(self, version: Version) -> None:
         async with self._changing:
+            self._check()
             assert self._is_awake, "new weights for an engine that sleeps"
             if version == self._calls.label.version:
                 return
@@ -175,6 +180,16 @@ class SGLangEngine(ServedEngine):
             self._calls.lose(f"the change to `{to}` broke off: {error!r}")
             raise
         self._holder.note(to)
+
+    def _check(self) -> None:
+        """Raises ServerLost: what a lost server has is not known, so it is neither asleep nor awake."""
+        if self._calls.lost:
+            raise ServerLost(self._calls.lost)
+
+    def _on_lost(self, reason: str) -> None:
+        # Nobody is to adopt it.
+        self._holder.note("changing")
+        self.book.fail(reason)
 
     # Calls
 

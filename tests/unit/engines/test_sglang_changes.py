@@ -132,6 +132,9 @@ def test_weights_that_break_off_leave_a_lost_engine_and_no_label(error: BaseExce
         await one.settle()
         assert "broke off" in (one.engine.failure() or "") and one.holder.states[-1] == "changing"
         assert call.answer.spans == [("0.0", 0, 5)] and call.status == 500
+        with pytest.raises(ServerLost, match="broke off"):
+            await one.engine.sleep()
+        assert not one.upstream.is_released
 
     run(test)
 
@@ -147,6 +150,33 @@ def test_closing_ends_the_calls_and_then_the_server() -> None:
         await one.engine.close()
         assert call.answer.finish is not None and len(call.answer.ids) == 5
         assert not one.upstream.requests and one.upstream.log[-1] == "close" and one.holder.is_stopped
+
+    asyncio.run(main())
+
+
+def test_a_server_that_is_lost_is_adopted_by_nobody() -> None:
+    async def test(one: Bench) -> None:
+        one.ask(20)
+        await one.settle()
+        one.upstream.die()
+        await one.settle()
+        assert one.holder.states[-1] == "changing"
+
+    run(test)
+
+
+def test_whatever_fails_at_the_end_the_server_is_ended() -> None:
+    async def main() -> None:
+        one = Bench()
+        await one.engine.start()
+
+        async def fails() -> None:
+            raise ServerLost("the group is gone")
+
+        one.sender.close = fails  # type: ignore[method-assign]
+        with pytest.raises(ServerLost, match="the group is gone"):
+            await one.engine.close()
+        assert one.upstream.log[-1] == "close" and one.holder.is_stopped
 
     asyncio.run(main())
 
