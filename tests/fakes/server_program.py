@@ -1,7 +1,7 @@
 """Stands in for SGLang's launcher: the flags, /health and /model_info of one, and processes below it. Started as a program.
 
 --pretend says how it misbehaves: `die` (prints last words), `taken` (the first start finds its port taken), `never-well`,
-`stubborn` (ignores SIGTERM), `chatty` (prints much).
+`stubborn` (ignores SIGTERM), `chatty` (prints much), `follower` (that of a further node: no API but /health).
 """
 
 import argparse
@@ -42,7 +42,7 @@ def main() -> None:
             other.bind(("127.0.0.1", start["port"]))
             other.listen()
             serve(start["port"], start["api-key"])
-    serve(start["port"], start["api-key"])
+    serve(start["port"], "nobody's" if args.pretend == "follower" else start["api-key"])
 
 
 def begin_children(folder: Path) -> None:

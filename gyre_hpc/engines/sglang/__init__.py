@@ -5,7 +5,10 @@ environment.py    its Python environment: where it is, how it is made
 model_folder.py   what it is told of the model: a Hugging Face folder without weights
 flags.py          how it is started
 keeper.py         the process that holds a server: outlives the cell's leader for a while, never the run
+guard.py          the process between keeper and server: ends the whole tree
+predecessor.py, process_table.py, probe.py, bounded_log.py   of these: what was left before; who lives; is it ours; its output
 server.py         the leader's side of a keeper: start or adopt, wait, end
+keeper_link.py, keeper_wire.py, server_folder.py   their connection, what is said on it, what lies between them
 client.py         its HTTP API
 weights.py        weights into it, by a process group or a folder
 attempts.py       calls of ours as requests to it, one after the other; sent.py: one call

@@ -280,6 +280,15 @@ def test_one_that_never_answers_is_ended_at_its_deadline() -> None:
     run(test)
 
 
+def test_of_a_further_nodes_server_only_health_is_asked() -> None:
+    async def test(here: ServerStage) -> None:
+        await here.server(here.launch("follower"), is_first=False).start()
+        with pytest.raises(ServerLost, match="did not answer"):
+            await here.server(here.launch("follower"), start_deadline_s=2.0).begin()
+
+    run(test)
+
+
 def test_a_start_that_is_given_up_leaves_nothing() -> None:
     async def test(here: ServerStage) -> None:
         server = here.server(here.launch("never-well"))
