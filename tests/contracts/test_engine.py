@@ -104,8 +104,7 @@ def test_an_abort_keeps_the_tokens_and_a_continuation_draws_what_would_have_come
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_key_or_position_draws_other_tokens(kind: str) -> None:
     async def test(rig: Rig) -> None:
-        if not rig.draws_by_key:
-            pytest.skip("it draws by no key")
+        rig.skip_unless_it_draws_by_key()
         one = (await rig.generate(PROMPT, 30))["output_ids"]
         assert (await rig.generate(PROMPT, 30))["output_ids"] == one
         assert (await rig.generate(PROMPT, 30, key="bb"))["output_ids"] != one

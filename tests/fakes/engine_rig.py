@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+import pytest
 import torch
 
 from gyre_hpc.config.schema import EngineConfig, ModelConfig
@@ -79,6 +80,10 @@ class Rig:
         """False: what is asked without a temperature is asked greedily, so that tests can say what comes."""
         self.releases_memory = not isinstance(engine, SGLangEngine)
         """On a CPU SGLang gives nothing back."""
+
+    def skip_unless_it_draws_by_key(self) -> None:
+        if not self.draws_by_key:
+            pytest.skip("this engine draws by no key")
 
     def body(self, ids: list[int], num_tokens: int, key: str = "aa", position: int = 0, **more: Any) -> dict[str, Any]:
         top = {name: more.pop(name) for name in ("rid", "stream", "incremental") if name in more}
