@@ -18,7 +18,7 @@ def item_bytes(dtype: str) -> int:
 
 def check_whole(tensors: Mapping[str, Any], shapes: Mapping[str, tuple[int, ...]]) -> None:
     """Raises ValueError unless `tensors` are exactly those of the model. SGLang itself keeps its old values for what is missing, passes
-    over what it does not know, and says that all is well."""
+    over what it does not know, cuts off rows that are too many, and says that all is well."""
     for name, shape in shapes.items():
         if name not in tensors:
             raise ValueError(f"weights lack {name}")
