@@ -1,4 +1,4 @@
-# make quickstart | test | test-sglang | check | format | clean
+# make quickstart | test | test-sglang | test-gpu | check | format | clean
 # Needs Python 3.11-3.13 with venv; no root, no compiler. Everything else is installed into .venv, keyed by the pins of
 # setup.cfg: rebuilt when they change, otherwise ready at once.
 # PIP_ARGS: more arguments for pip, e.g. the index of torch's CPU builds.
@@ -21,7 +21,7 @@ PINS = import configparser, hashlib; c = configparser.ConfigParser(); c.read("se
 TORCH = $(shell sed -n 's/^ *\(torch==[^ ]*\)$$/\1/p' setup.cfg | sort -u)
 USABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help quickstart test test-sglang check lint layout imports types rules format clean env
+.PHONY: help quickstart test test-sglang test-gpu check lint layout imports types rules format clean env
 .DEFAULT_GOAL := help
 
 help:
@@ -37,6 +37,13 @@ test: env
 test-sglang: env
 	@$(VENV)/bin/gyre engine install sglang --device cpu
 	@GYRE_REQUIRE=$${GYRE_REQUIRE:-sglang} $(PY) -m pytest -n 2 --dist loadfile $(ARGS) tests/sglang
+
+# What only an NVIDIA GPU shows, with SGLang's environment for GPUs; at most 8 minutes once that is made. Without a GPU it says so.
+test-gpu: env
+	@if $(PY) -c 'import sys; from gyre_hpc.engines.sglang.environment import sees_gpu; sys.exit(not sees_gpu())'; then \
+	  $(VENV)/bin/gyre engine install sglang --device cuda; \
+	fi
+	@timeout --signal=INT 480 $(PY) -m pytest $(ARGS) tests/gpu
 
 # `make -k check` goes on after a failure.
 check: lint layout imports types rules
