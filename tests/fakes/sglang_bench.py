@@ -34,6 +34,7 @@ class Bench:
             vocab_size=VOCAB,
             **more,
         )
+        self.url = ""
         self.calls: list[LiveCall] = []
         self._answering: list[asyncio.Task[None]] = []
 
@@ -97,7 +98,7 @@ def check_truth(call: LiveCall) -> None:
 async def bench(noted: str = "", **more: Any) -> AsyncIterator[Bench]:
     """Awake with version 0.0."""
     one = Bench(noted, **more)
-    await one.engine.start()
+    one.url = await one.engine.start()
     await one.engine.wake(VERSIONS[0])
     try:
         yield one

@@ -59,7 +59,7 @@ class Attempts:
         self.label = Label(version=Version(), oldest=Version())
         self.lost = ""
         """Why the server is of no use any more; empty: it is."""
-        self.counters = {"sampled": 0, "prefilled": 0, "cached": 0}
+        self.counters = {"sampled": 0, "prefilled": 0, "cached": 0, "retracted": 0}
         self.num_heard = 0
         """Chunks so far."""
         self._sents: dict[int, Sent] = {}
@@ -119,7 +119,9 @@ class Attempts:
     def retracted(self) -> None:
         """The KV of all calls is gone, or may go."""
         for sent in self._sents.values():
-            sent.num_retractions += sent.attempt > 0
+            if sent.attempt:
+                sent.num_retractions += 1
+                self.counters["retracted"] += 1
 
     def lose(self, reason: str) -> None:
         """The server is of no use any more: every call ends, after the tokens it has."""
@@ -231,7 +233,9 @@ class Attempts:
                 async for chunk in chunks:
                     self.num_heard += 1
                     sent.known.set()
+                    before = sent.num_retractions
                     piece = sent.take(chunk, label)
+                    self.counters["retracted"] += sent.num_retractions - before
                     if chunk.ids and not is_running:
                         is_running = True
                         self._pace.first_token()

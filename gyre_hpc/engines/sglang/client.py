@@ -30,6 +30,7 @@ class _Meta(msgspec.Struct):
     finish_reason: dict[str, Any] | None = None
     prompt_tokens: int | None = None
     cached_tokens: int = 0
+    num_retractions: int = 0
     output_token_logprobs: list[tuple[float, int, str | None]] = []
 
 
@@ -169,6 +170,7 @@ def chunk_of(event: bytes) -> Chunk:
         logprobs=tuple(one[0] for one in told),
         cached=meta.cached_tokens,
         version=meta.weight_version,
+        num_retractions=meta.num_retractions,
         finish=meta.finish_reason,
     )
 

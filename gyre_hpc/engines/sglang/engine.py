@@ -241,7 +241,8 @@ class SGLangEngine(ServedEngine):
         return f"SGLang: {'; '.join(causes)}" if causes else None
 
     def counters(self) -> dict[str, int]:
-        counted = self._attempts.counters if self._attempts is not None else {"sampled": 0, "prefilled": 0, "cached": 0}
+        """`retracted`: calls whose KV was taken away, by us for new weights or by SGLang for want of memory. decode_steps: see Pace."""
+        counted = self._attempts.counters if self._attempts is not None else {"sampled": 0, "prefilled": 0, "cached": 0, "retracted": 0}
         return {**counted, "decode_steps": self._pace.num_steps()}
 
     def curve(self) -> dict[int, float]:

@@ -83,6 +83,8 @@ class Chunk:
     """Prompt tokens that the prefix cache had."""
     version: str
     """Label when the chunk was sent. Right for all its tokens, since weights change at zero requests only."""
+    num_retractions: int = 0
+    """How often SGLang itself took this request's KV away so far, for want of memory."""
     finish: dict[str, Any] | None = None
     """SGLang's finish_reason; set in the last chunk."""
 

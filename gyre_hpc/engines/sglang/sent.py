@@ -40,6 +40,7 @@ class Sent:
         self.attempt = 0
         """Upstream requests begun."""
         self.num_retractions = 0
+        """By us and by SGLang."""
         self.news = asyncio.Event()
         """Something happened that the call's task may act on."""
         self.known = asyncio.Event()
@@ -48,7 +49,7 @@ class Sent:
         """How that request ended."""
         self._stopping, self._digest = Stopping(request, decode), IdsDigest(request.input_ids)
         self._cached: int | None = None
-        self._base = 0
+        self._base = self._retracted = 0
         self._oldest = Version()
 
     def at_once(self) -> Piece | None:
@@ -60,7 +61,7 @@ class Sent:
         """The next upstream request: the prompt, with what has come since, and what is missing."""
         request = self.call.request
         self.attempt += 1
-        self._base, self.upstream_finish = len(self.ids), None
+        self._base, self._retracted, self.upstream_finish = len(self.ids), 0, None
         self.known.clear()
         params: dict[str, Any] = {
             "temperature": request.temperature,
@@ -87,6 +88,9 @@ class Sent:
         """What is new in a chunk. Raises ServerLost when it is not what its request can say."""
         if chunk.finish is not None:
             self.upstream_finish = chunk.finish
+        if chunk.num_retractions > self._retracted:
+            self.num_retractions += chunk.num_retractions - self._retracted
+            self._retracted = chunk.num_retractions
         if not chunk.ids or self.finish is not None:
             return None
         if chunk.version != str(label.version):

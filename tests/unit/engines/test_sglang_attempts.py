@@ -1,10 +1,14 @@
 """Calls of ours as requests to SGLang: how they begin, stand still, go on and end."""
 
+import asyncio
+import json
+
+import aiohttp
 import pytest
 
 from gyre_hpc.engines.backend import PauseMode
 from gyre_hpc.engines.ids_digest import IdsDigest
-from gyre_hpc.engines.sglang.parts import Chunk, NotAnswered, Refused
+from gyre_hpc.engines.sglang.parts import Chunk, NotAnswered, Refused, ServerLost
 from gyre_hpc.engines.sglang.sent import seed
 from tests.fakes.scripted_upstream import token_after
 from tests.fakes.sglang_bench import VERSIONS, Bench, check_truth, run
@@ -18,7 +22,7 @@ def test_an_answer_is_what_the_server_computed_and_ends_as_it_was_asked() -> Non
         assert call.answer.finish == {"type": "length", "length": 20}
         assert call.answer.digest == IdsDigest([1, 2, 3, *call.answer.ids]).hexdigest()
         check_truth(call)
-        assert one.engine.counters() == {"sampled": 20, "prefilled": 3, "cached": 0, "decode_steps": 20}
+        assert one.engine.counters() == {"sampled": 20, "prefilled": 3, "cached": 0, "retracted": 0, "decode_steps": 20}
 
     run(test)
 
@@ -237,6 +241,56 @@ def test_kv_is_as_old_as_what_the_cache_may_hold() -> None:
         assert later.answer.oldest_kv == "0.1"
 
     run(test, keep_kv=True)
+
+
+def test_retractions_are_those_of_every_request_and_ours() -> None:
+    async def test(one: Bench) -> None:
+        call = one.ask(20)
+        await one.settle()
+        for number in (1, 1, 2):
+            rid = next(iter(one.upstream.requests))
+            one.upstream.say(rid, Chunk(start=0, ids=(), logprobs=(), cached=0, version="0.0", num_retractions=number))
+        await one.settle()
+        await one.engine.update_weights(VERSIONS[1])
+        await one.settle()
+        rid = next(iter(one.upstream.requests))
+        one.upstream.say(rid, Chunk(start=0, ids=(), logprobs=(), cached=0, version="0.1", num_retractions=1))
+        await one.finish()
+        assert call.answer.num_retractions == one.engine.counters()["retracted"] == 4
+
+    run(test)
+
+
+async def asked_by_http(one: Bench, path: str, body: dict[str, object]) -> list[bytes]:
+    """The events of an answer."""
+    async with (
+        aiohttp.ClientSession(headers={"Authorization": "Bearer token"}) as session,
+        session.post(one.url + path, json=body) as response,
+    ):
+        return [line.removeprefix(b"data: ").strip() async for line in response.content if line.strip()]
+
+
+@pytest.mark.parametrize(
+    ("event", "code"), [(Refused("too long"), 400), (NotAnswered("Lost connection"), None), (ServerLost("connection reset"), None)]
+)
+def test_a_stream_that_breaks_off_has_told_its_tokens_before(event: Exception, code: int | None) -> None:
+    """The gateway takes an error without a code for a lost cell: it asks another one, from those tokens on."""
+
+    async def test(one: Bench) -> None:
+        one.engine.open_admission(1)
+        body = {"input_ids": [1, 2, 3], "stream": True, "incremental": True, "return_logprob": True}
+        asking = asyncio.create_task(asked_by_http(one, "/generate", body))
+        while not one.upstream.requests:
+            await asyncio.sleep(0)
+        await one.settle()
+        one.upstream.compute(4)
+        one.upstream.speak()
+        one.upstream.say("", event)
+        events = [json.loads(line) for line in await asking]
+        assert [len(told["output_ids"]) for told in events[:-1]] == [4]
+        assert events[-1]["error"].get("code") == code
+
+    run(test)
 
 
 def test_a_seed_has_63_bits_of_the_key() -> None:
