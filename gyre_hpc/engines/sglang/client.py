@@ -21,6 +21,10 @@ CONTROL_S = 60.0
 MEMORY_S = 300.0
 """Taking or giving back all memory of a device."""
 
+KEPT_S = 2.0
+"""So long a connection waits for its next request. The server closes those that waited 5 s: a request sent in that very moment would
+look like a server that is gone."""
+
 _KNOWN = Chunk(start=0, ids=(), logprobs=(), cached=0, version="")
 
 
@@ -49,7 +53,7 @@ class Client:
     def __init__(self, address: Address) -> None:
         self._url = address.url
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEPT_S),
             headers={"Authorization": f"Bearer {address.key}"},
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
         )
