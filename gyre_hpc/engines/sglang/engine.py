@@ -93,6 +93,7 @@ class SGLangEngine(ServedEngine):
         )
         self._watch = Watch(num_heard=self._num_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
         self._watch.start()
+        await self._attempts.halt("asleep")
         self._num_total_tokens = int((await upstream.info())["max_total_num_tokens"])
         if self._holder.was_adopted:
             await upstream.abort_all()
@@ -136,7 +137,7 @@ class SGLangEngine(ServedEngine):
                     await self._sender.send(self._server, version, tensors, flush=True)
             self._calls.label = Label(version=version, oldest=version)
             self._is_awake = True
-            self._calls.go_on("pause")
+            self._calls.go_on("asleep", "pause")
             return await self._memory.measure()
 
     async def update_weights(self, version: Version) -> None:
@@ -163,6 +164,8 @@ class SGLangEngine(ServedEngine):
             calls.retracted()
 
     async def _release(self) -> None:
+        # A request to a server without memory would end it: should one be taken now, it waits until the server wakes.
+        await self._calls.halt("asleep")
         if not await self._server.flush(IDLE_S):
             self._calls.lose(f"not idle within {IDLE_S:g} s, without a request of ours")
             raise ServerLost(self._calls.lost)

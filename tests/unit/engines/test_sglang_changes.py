@@ -58,6 +58,20 @@ def test_sleep_waits_until_answered_calls_have_ended_at_the_server() -> None:
     run(test)
 
 
+def test_a_call_that_slips_in_while_the_server_sleeps_waits_for_its_memory() -> None:
+    async def test(one: Bench) -> None:
+        await one.engine.sleep()
+        call = one.ask(20)
+        await one.engine.resume()
+        await one.settle()
+        assert not one.upstream.requests and not call.is_over
+        await one.engine.wake(VERSIONS[1])
+        await one.finish()
+        assert call.answer.spans == [("0.1", 0, 20)]
+
+    run(test)
+
+
 def test_a_server_that_is_not_idle_is_never_released() -> None:
     async def test(one: Bench) -> None:
         async def busy(deadline_s: float) -> bool:
