@@ -27,7 +27,8 @@ from gyre_hpc.transport.kv_lines import Line, Lines
 from gyre_hpc.transport.mooncake_engine import MAX_RUNS, MooncakeEngine, engine_of_process
 
 KIND = "mooncake"
-_PIECE_BYTES = 8 << 20
+_PIECE_BYTES = 2 << 20
+"""Small, so that what has come is copied and checked while the rest still comes."""
 _QUIET_S = 0.5
 """How long a withdrawal waits for its reader to stop: a piece takes far less."""
 
