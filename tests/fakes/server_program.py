@@ -6,6 +6,7 @@
 
 import argparse
 import json
+import mmap
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ import sys
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+SHARED: list[mmap.mmap] = []
 SLEEPER = ["/bin/sh", "-c", "trap '' TERM; echo below; exec sleep 1000"]
 
 
@@ -48,6 +50,10 @@ def main() -> None:
 def begin_children(folder: Path) -> None:
     """A child, a child in a session of its own, and one whose parent is gone; all ignore SIGTERM and our death."""
     (folder / "socket-of-a-rank").touch()
+    for name in os.environ.get("PRETEND_SHARED", "").split():
+        (Path("/dev/shm") / name).write_bytes(bytes(64))
+        with open(Path("/dev/shm") / name, "r+b") as file:
+            SHARED.append(mmap.mmap(file.fileno(), 64))
     for new_session in (False, True):
         child = subprocess.Popen(SLEEPER, stdout=subprocess.PIPE, start_new_session=new_session)
         assert child.stdout is not None

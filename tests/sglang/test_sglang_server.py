@@ -21,6 +21,7 @@ from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive
 from gyre_hpc.engines.sglang.server import Server
+from gyre_hpc.engines.sglang.shared_memory import mapped
 from tests.fakes.server_stage import ServerStage, process_of, stage, until
 from tests.sglang.models import tiny_config
 
@@ -66,10 +67,6 @@ def generate(address: Address, prompt: list[int], num_tokens: int) -> dict[str, 
     return dict(answer)
 
 
-def shared_memory() -> set[str]:
-    return {path.name for path in Path("/dev/shm").iterdir()}
-
-
 async def gone(processes: list[Process]) -> None:
     await until(lambda: not any(is_alive(process) for process in processes), "every process ends")
 
@@ -107,7 +104,6 @@ def test_a_server_ends_with_its_files_and_one_whose_port_was_taken_gets_another(
     sglang: SGLangConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(here: ServerStage) -> None:
-        before = shared_memory()
         server = server_of(here, launch(here, sglang))
         find, tried = server_module._free_port, []
         with socket.create_server(("127.0.0.1", 0)) as other:
@@ -120,9 +116,11 @@ def test_a_server_ends_with_its_files_and_one_whose_port_was_taken_gets_another(
             address = await server.start()
         assert len(tried) == 2 and address.url.endswith(f":{tried[1]}")
         processes = [found for pid in server.pids() if (found := identify(pid)) is not None]
+        shared = mapped(server.pids())
+        assert shared, "the loads of its scheduler, at least"
         await server.stop()
         assert not any(is_alive(process) for process in processes)
-        assert here.litter() == set() and shared_memory() <= before
+        assert here.litter() == set() and not any(Path(path).exists() for path in shared)
         with pytest.raises(OSError), socket.create_connection(("127.0.0.1", tried[1])):
             pass
 

@@ -7,7 +7,8 @@ TAIL_BYTES = 6000
 
 
 class BoundedLog:
-    """At most `limit` bytes in each of the two files; begins anew."""
+    """At most `limit` bytes in each of the two files. Begins anew; what lies there becomes the file before it: it may say why there is
+    a new beginning."""
 
     def __init__(self, path: Path, limit: int) -> None:
         self._path, self._limit = path, limit
@@ -35,6 +36,8 @@ class BoundedLog:
 
     def _put(self, data: bytes) -> None:
         if self._file is None:
+            if self._path.is_file():
+                self._path.replace(self._path.with_name(self._path.name + ".1"))
             self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115  (stays open)
         elif self._size + len(data) > self._limit:
             self._turn()

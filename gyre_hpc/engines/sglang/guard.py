@@ -16,6 +16,7 @@ from typing import NoReturn
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.engines.sglang.process_table import descendants, signal_quietly
 from gyre_hpc.engines.sglang.server_folder import clear
+from gyre_hpc.engines.sglang.shared_memory import mapped, remove
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _TO_THE_STEP = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
@@ -99,8 +100,10 @@ class _Inside:
         # Held open here, the output would not end with the server.
         os.close(output)
         self._watch(wakeups)
+        shared = mapped(descendants(os.getpid())) if self._is_alone else set()
         kill_tree(self._note)
         if self._is_alone:
+            remove(shared)
             # A new keeper would have ended us before it put anything there.
             clear(self._folder)
             os._exit(0)

@@ -24,11 +24,14 @@ from gyre_hpc.engines.sglang.guard import Guard, Wakeups, be_subreaper
 from gyre_hpc.engines.sglang.keeper_wire import End, Ended, Hello, Hold, Lines, Message, Ready, Status, decode, encode
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.probe import is_ours
-from gyre_hpc.engines.sglang.process_table import Process, is_alive
-from gyre_hpc.engines.sglang.server_folder import clear, log_file, prepare, socket_file, start_file, start_flags
+from gyre_hpc.engines.sglang.process_table import Process, descendants, is_alive
+from gyre_hpc.engines.sglang.server_folder import clear, prepare, socket_file, start_file, start_flags
+from gyre_hpc.engines.sglang.shared_memory import mapped, remove
 from gyre_hpc.whole_file import write_whole
 
 _TICK_S = 0.25
+_LOOK_S = 30.0
+"""Between two looks at the server's shared memory: if it ends of itself, what was seen last is removed."""
 
 
 class Keeper:
@@ -42,13 +45,15 @@ class Keeper:
         """Those of `_lines` that hold the server: a connection of another launch does not."""
         self._first_leader = leader
         self._listener, self._wakeups = listener, wakeups
-        self._log = BoundedLog(log_file(self._folder), hold.log_bytes)
+        self._log = BoundedLog(Path(hold.log), hold.log_bytes)
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], None]] = {}
         self._why = ""
         """Why the server is being ended; empty: it is not."""
         self._is_ready = False
         self._is_over = False
+        self._shared: set[str] = set()
+        self._look_at = float("inf")
         self._begun = self._held_at = monotonic_s()
 
     def keep(self) -> None:
@@ -72,6 +77,7 @@ class Keeper:
                 if fd in self._handlers:
                     self._handlers[fd]()
             self._tick()
+        remove(self._shared)
         self._read_output()
         self._log.close()
 
@@ -95,6 +101,8 @@ class Keeper:
         now = monotonic_s()
         if self._leaders:
             self._held_at = now
+        if now > self._look_at:
+            self._look()
         if self._why or self._is_over:
             return
         if not is_alive(self._root):
@@ -104,6 +112,7 @@ class Keeper:
         elif not self._is_ready and self._is_well():
             self._is_ready = True
             start_file(self._folder).unlink(missing_ok=True)
+            self._look()
             self.say(Ready())
         elif not self._is_ready and self._port_is_taken():
             # SGLang says so and then hangs.
@@ -121,7 +130,13 @@ class Keeper:
     def _end(self, why: str) -> None:
         if not self._why:
             self._why = why
+            self._look()
             self._guard.end()
+
+    def _look(self) -> None:
+        """Remember the shared memory that the server has now."""
+        self._look_at = monotonic_s() + _LOOK_S
+        self._shared |= mapped(descendants(self._guard.pid))
 
     def _woken(self) -> None:
         if signal.SIGTERM in self._wakeups.take():

@@ -23,6 +23,7 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
     start_deadline_s: float
     orphan_s: float
     end_s: float
+    log: str
     log_bytes: int
 
 

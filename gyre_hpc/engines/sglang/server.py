@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 from gyre_hpc.engines.sglang.keeper_link import KeeperLink, find_keeper
@@ -41,12 +42,13 @@ class Server:
         root_pid: int | None = None,
         is_first: bool = True,
         end_s: float = 10.0,
+        log: Path | None = None,
         log_bytes: int = _LOG_BYTES,
     ) -> None:
         """root_pid: the process whose end ends the server whatever the leader does; default: the leader's parent.
         orphan_s: so long the server outlives its leader, in wait for the next one.
         is_first: the server of the cell's first node has SGLang's API; those of others only say that they are well.
-        end_s: between SIGTERM and SIGKILL. log_bytes: of each of two log files.
+        end_s: between SIGTERM and SIGKILL. log: default: in the launch's folder. log_bytes: of each of two log files.
         Raises UserError when the launch's folder has too long a path."""
         if len(os.fsencode(launch.folder)) > _LONGEST_FOLDER:
             raise UserError("paths.scratch", str(launch.folder), f"make the path of a server's folder at most {_LONGEST_FOLDER} bytes long")
@@ -57,6 +59,7 @@ class Server:
         self._root_pid = os.getppid() if root_pid is None else root_pid
         self._start_deadline_s, self._orphan_s, self._end_s = start_deadline_s, orphan_s, end_s
         self._is_first, self._log_bytes = is_first, log_bytes
+        self._log = log or log_file(launch.folder)
         self._nonce = ""
         self._link: KeeperLink | None = None
         self._burial: threading.Thread | None = None
@@ -135,6 +138,7 @@ class Server:
             start_deadline_s=self._start_deadline_s,
             orphan_s=self._orphan_s,
             end_s=self._end_s,
+            log=str(self._log),
             log_bytes=self._log_bytes,
         )
 
@@ -162,11 +166,7 @@ class Server:
         if self._link is None or self._link.ended is None:
             return None
         ended = self._link.ended
-        words = (
-            f"\nThe end of {log_file(self._folder)}:\n{ended.tail}"
-            if ended.tail
-            else f" (it had printed nothing into {log_file(self._folder)})"
-        )
+        words = f"\nThe end of {self._log}:\n{ended.tail}" if ended.tail else f" (it had printed nothing into {self._log})"
         return f"SGLang's server {ended.why}{words}"
 
     def pids(self) -> tuple[int, ...]:

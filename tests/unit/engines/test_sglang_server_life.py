@@ -8,6 +8,7 @@ import sys
 import urllib.error
 import urllib.request
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -207,6 +208,30 @@ def test_the_server_ends_with_leader_and_keeper_killed_at_once() -> None:
         await server.leave()
         os.kill(keeper, signal.SIGKILL)
         await here.all_gone(processes)
+
+    run(test)
+
+
+@pytest.mark.parametrize("place", [None, 0, 1, 2], ids=["stop", "keeper", "guard", "server"])
+def test_shared_memory_goes_with_the_server_but_not_that_of_others(place: int | None) -> None:
+    async def test(here: ServerStage) -> None:
+        own, others = (Path("/dev/shm") / f"{kind}{here.root.name}" for kind in ("sglang_loads_", "storage_"))
+        made = here.launch()
+        made = replace(made, environ={**made.environ, "PRETEND_SHARED": f"{own.name} {others.name}"})
+        server = here.server(made)
+        await server.start()
+        try:
+            assert own.exists() and others.exists()
+            if place is None:
+                await server.stop()
+            else:
+                os.kill(server.pids()[place], signal.SIGKILL)
+                await until(server.failure, "it ends")
+                await here.all_gone([])
+            assert not own.exists() and others.exists()
+        finally:
+            own.unlink(missing_ok=True)
+            others.unlink(missing_ok=True)
 
     run(test)
 
