@@ -8,6 +8,7 @@ from gyre_hpc.cell.crew import Crew
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.errors import CellLost
 from gyre_hpc.machines.cell import actions
+from gyre_hpc.observability.cpu import cpu_seconds_of
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import KvFacts
 from gyre_hpc.transport.base import SnapshotStore
@@ -30,16 +31,17 @@ class Looker:
             answers = self._crew.answers
         if action.update >= 0:
             self._store.forget(action.update)
+        engine_pids = self._engine.pids()
         return actions.Figures(
             snapshots=_on_every_rank(self._store.versions(), answers),
             live_requests=self._engine.num_live(),
             held=tuple(hand_in for hand_in, _ in self._store.held(action.update).values()),
             pids=tuple(answer.pid for answer in answers),
-            engine_pids=(*self._engine.pids(), *(pid for answer in answers for pid in answer.server_pids)),
+            engine_pids=(*engine_pids, *(pid for answer in answers for pid in answer.server_pids)),
             groups_built=sum(answer.groups_built for answer in answers),
             tokens=self._engine.counters(),
             curve=tuple((float(running), speed) for running, speed in sorted(self._engine.curve().items())),
-            cpu_s=sum(answer.cpu_s for answer in answers),
+            cpu_s=sum(answer.cpu_s for answer in answers) + cpu_seconds_of(engine_pids),
             kv=KvFacts(self._engine.capabilities.kv, self._engine.kv.free_tokens() if self._engine.kv else 0),
         )
 

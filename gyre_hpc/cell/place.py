@@ -77,6 +77,11 @@ def server_folder(birth: Birth, nodes: Nodes) -> Path:
     return scratch_folder(birth.config, birth.folder) / name
 
 
+def server_log(birth: Birth, nodes: Nodes) -> Path:
+    """What the server on this node prints: beside the other logs, as scratch goes with the run."""
+    return birth.folder.log(f"{birth.name}-sglang" + (f"-{nodes.number}" if nodes.count > 1 else ""))
+
+
 def root_pid() -> int:
     """The process that holds this run on this node: its end ends everything of the run here. Started by hand: the parent."""
     return int(os.environ.get(SUPERVISOR_PID) or os.getppid())

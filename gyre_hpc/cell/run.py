@@ -16,7 +16,7 @@ from gyre_hpc.cell.kv_rank import KvRank
 from gyre_hpc.cell.look import Looker
 from gyre_hpc.cell.micro_batches import MicroBatches
 from gyre_hpc.cell.pace import Pace
-from gyre_hpc.cell.place import Place, meet, root_pid, server_folder
+from gyre_hpc.cell.place import Place, meet, root_pid, server_folder, server_log
 from gyre_hpc.cell.rank import Rank
 from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.trainer_actions import TrainerActions
@@ -106,6 +106,7 @@ def server_part(birth: Birth, place: Place, nodes: Nodes) -> ServerPart:
         folder=server_folder(birth, nodes),
         cache=cache_folder(config),
         root_pid=root_pid(),
+        log=server_log(birth, nodes),
     )
     return ServerPart(holder)
 
@@ -189,7 +190,13 @@ def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnap
     server: dict[str, Any] = {}
     if config.engine.kind is EngineKind.sglang:
         nodes = meet(place, world.channel if world else None, config.network.interface)
-        server = {"nodes": nodes, "folder": server_folder(birth, nodes), "cache": cache_folder(config), "root_pid": root_pid()}
+        server = {
+            "nodes": nodes,
+            "folder": server_folder(birth, nodes),
+            "cache": cache_folder(config),
+            "root_pid": root_pid(),
+            "log": server_log(birth, nodes),
+        }
     return create_engine(
         config.engine,
         model_config=config.model,

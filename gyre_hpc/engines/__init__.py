@@ -47,6 +47,7 @@ def create_engine(
     folder: Path | None = None,
     cache: Path | None = None,
     root_pid: int | None = None,
+    log: Path | None = None,
 ) -> "Engine":
     """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
@@ -54,7 +55,8 @@ def create_engine(
     moves_kv: its pages can go to other cells, and come from them. ranks: those that hold the embedded engine's model together;
     the others follow (create_follower). sglang needs `store`, `folder` (node-local, of this cell in this attempt) and `cache`
     (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are;
-    root_pid: the process whose end ends its server whatever becomes of the cell (default: the caller's parent).
+    root_pid: the process whose end ends its server whatever becomes of the cell (default: the caller's parent);
+    log: what its server prints (default: in `folder`).
     """
     match config.kind:
         case EngineKind.embedded:
@@ -97,6 +99,7 @@ def create_engine(
                 cache=cache,
                 decode=decode,
                 root_pid=root_pid,
+                log=log,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
@@ -128,6 +131,7 @@ def create_server_part(
     folder: Path,
     cache: Path,
     root_pid: int,
+    log: Path,
 ) -> "Holder":
     """sglang: the part of the cell's server on another node than the first, held by that node's first rank. Arguments as of create_engine."""
     from gyre_hpc.engines.sglang.build import create_server
@@ -135,7 +139,7 @@ def create_server_part(
 
     assert config.kind is EngineKind.sglang and nodes.number > 0
     model = from_model_config(model_config, vocab_size)
-    return create_server(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, root_pid=root_pid)
+    return create_server(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, root_pid=root_pid, log=log)
 
 
 def create_follower(

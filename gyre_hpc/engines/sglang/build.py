@@ -19,6 +19,8 @@ from gyre_hpc.models.qwen3_config import Qwen3Config
 from gyre_hpc.transport.base import SnapshotStore
 
 _PROGRAM = ("-m", "sglang.launch_server")
+_END_S = 4.0
+"""Between SIGTERM and SIGKILL of a server: the cell, which waits for it, is itself killed 8 s after it was told to end."""
 
 
 def create_sglang_engine(
@@ -39,11 +41,12 @@ def create_sglang_engine(
     bootstrap_port: int = 0,
     prefill: Prefill | None = None,
     root_pid: int | None = None,
+    log: Path | None = None,
 ) -> SGLangEngine:
     """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing, or the configuration cannot be.
 
     folder: node-local, the same for every incarnation of this cell (a server is found there again), at most 60 bytes long.
-    root_pid: see create_server.
+    root_pid, log: see create_server.
     part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, and the other one.
     """
     device, dtype = choose_device(config.sglang.device), dtype_of(config, choose_device(config.sglang.device))
@@ -59,6 +62,7 @@ def create_sglang_engine(
         part=part,
         bootstrap_port=bootstrap_port,
         root_pid=root_pid,
+        log=log,
     )
     sender = new_sender(
         config.sglang,
@@ -107,10 +111,12 @@ def create_server(
     part: Part = Part.whole,
     bootstrap_port: int = 0,
     root_pid: int | None = None,
+    log: Path | None = None,
 ) -> Server:
     """Of one node of a cell: on the first it is the engine's, on the others their first rank holds it. Raises UserError.
 
-    root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent."""
+    root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent.
+    log: what the server prints; default: in `folder`."""
     sglang = config.sglang
     return Server(
         launch_here(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, part=part, bootstrap_port=bootstrap_port),
@@ -118,6 +124,8 @@ def create_server(
         orphan_s=sglang.orphan_s,
         root_pid=root_pid,
         is_first=nodes.number == 0,
+        end_s=_END_S,
+        log=log,
     )
 
 

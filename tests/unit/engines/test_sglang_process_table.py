@@ -72,3 +72,11 @@ def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:
     assert lines[-1] == f"{TAIL_BYTES - 1} end" and len(lines) > 100
     assert [int(line.split()[0]) for line in lines] == list(range(TAIL_BYTES - len(lines), TAIL_BYTES))
     log.close()
+
+
+def test_a_log_that_begins_anew_keeps_the_one_that_may_say_why(tmp_path: Path):
+    for words in (b"first", b"second", b"third"):
+        log = BoundedLog(tmp_path / "log", 1 << 20)
+        log.write(words)
+        log.close()
+    assert ((tmp_path / "log.1").read_bytes(), (tmp_path / "log").read_bytes()) == (b"second", b"third")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.engine_schema import Device, EngineKind
+from gyre_hpc.config.engine_schema import Device, EngineKind, SGLangKV
 from gyre_hpc.config.schema import Config, PathsConfig
 from gyre_hpc.config.validate import value_of
 from gyre_hpc.errors import UserError
@@ -37,6 +37,7 @@ def test_what_it_needs_is_here_also_with_kv_transports_that_do_not_concern_it(tm
         ({"environment": ""}, "engine", "gyre engine install sglang --device cpu"),
         ({"environment": "/nosuch"}, "engine.sglang.environment", "bin/python"),
         ({"launcher": "/nosuch.py"}, "engine.sglang.launcher", "no file"),
+        ({"kv": SGLangKV.pd}, "engine.sglang.kv", "none or shared"),
         ({"flags": {"port": 1}}, "engine.sglang.flags.port", "leave --port out"),
     ],
 )
