@@ -31,13 +31,13 @@ print(json.dumps({"sglang": sglang.__version__, "torch": torch.__version__, "sai
 """
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(300)
 def test_everything_a_server_imports_is_there_and_both_tiny_models_load(sglang: SGLangConfig, tmp_path: Path) -> None:
     write_qwen3(tmp_path / "qwen3")
     write_qwen2(tmp_path / "qwen2")
     python = str(environment.python_of(Path(sglang.environment)))
     argv = [python, "-c", CHECK, str(LAUNCHER), str(tmp_path / "qwen3"), str(tmp_path / "qwen2")]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=200, cwd=tmp_path)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=280, cwd=tmp_path)
     assert done.returncode == 0, done.stderr[-3000:]
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["sglang"] == environment.VERSION
