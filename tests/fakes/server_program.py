@@ -1,7 +1,7 @@
 """Stands in for SGLang's launcher: the flags, /health and /model_info of one, and processes below it. Started as a program.
 
 --pretend says how it misbehaves: `die` (prints last words), `taken` (the first start finds its port taken), `never-well`,
-`stubborn` (ignores SIGTERM), `chatty` (prints much), `follower` (that of a further node: no API but /health).
+`stubborn` (ignores SIGTERM), `ranks` (has one, with SGLang's title, and does not care for it), `chatty` (prints much), `follower` (that of a further node: no API but /health).
 """
 
 import argparse
@@ -35,6 +35,8 @@ def main() -> None:
             print(f"line {number} " + "x" * 40)
         sys.stdout.flush()
     begin_children(Path(os.environ["TMPDIR"]))
+    if args.pretend == "ranks":
+        begin_rank()
     if args.pretend == "never-well":
         signal.pause()
     once = Path(args.config).parent / "was-taken"
@@ -59,6 +61,13 @@ def begin_children(folder: Path) -> None:
         assert child.stdout is not None
         child.stdout.readline()
     subprocess.run(["/bin/sh", "-c", "(trap '' TERM; exec sleep 1000) &"], check=True)
+
+
+def begin_rank() -> None:
+    title = "import ctypes, signal; ctypes.CDLL(None).prctl(15, b'sglang::scheduler'); print(flush=True); signal.pause()"
+    rank = subprocess.Popen([sys.executable, "-c", title], stdout=subprocess.PIPE)
+    assert rank.stdout is not None
+    rank.stdout.readline()
 
 
 def serve(port: int, key: str) -> None:

@@ -24,7 +24,7 @@ from gyre_hpc.engines.sglang.guard import Guard, Wakeups, be_subreaper
 from gyre_hpc.engines.sglang.keeper_wire import End, Ended, Hello, Hold, Lines, Message, Ready, Status, decode, encode
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.probe import is_ours
-from gyre_hpc.engines.sglang.process_table import Process, descendants, is_alive
+from gyre_hpc.engines.sglang.process_table import Process, descendants, is_alive, ranks_below
 from gyre_hpc.engines.sglang.server_folder import clear, prepare, socket_file, start_file, start_flags
 from gyre_hpc.engines.sglang.shared_memory import mapped, remove
 from gyre_hpc.whole_file import write_whole
@@ -51,6 +51,7 @@ class Keeper:
         self._why = ""
         """Why the server is being ended; empty: it is not."""
         self._is_ready = False
+        self._ranks: dict[Process, str] = {}
         self._is_over = False
         self._shared: set[str] = set()
         self._look_at = float("inf")
@@ -111,6 +112,7 @@ class Keeper:
             self._end(f"its cell's process was gone for {self._hold.orphan_s:g} s")
         elif not self._is_ready and self._is_well():
             self._is_ready = True
+            self._ranks = ranks_below(self._guard.pid)
             start_file(self._folder).unlink(missing_ok=True)
             self._look()
             self.say(Ready())
@@ -119,6 +121,9 @@ class Keeper:
             self._end("found its port taken")
         elif not self._is_ready and now - self._begun > self._hold.start_deadline_s:
             self._end(f"did not answer within {self._hold.start_deadline_s:g} s of its start")
+        elif lost := next((title for rank, title in self._ranks.items() if not is_alive(rank)), ""):
+            # SGLang sees it too, and looks for reasons for a minute before it ends.
+            self._end(f"lost its process {lost}")
 
     def _is_well(self) -> bool:
         return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first)

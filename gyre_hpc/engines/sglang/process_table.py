@@ -71,6 +71,20 @@ def marked(folder: str) -> list[Process]:
     return found
 
 
+_RANK = "sglang::"
+"""How the titles of SGLang's processes begin (scheduler, detokenizer); the kernel shows their first 15 bytes."""
+
+
+def ranks_below(pid: int) -> dict[Process, str]:
+    """Those processes of a server without which it is lost, by title; all of them are there once it answers."""
+    found: dict[Process, str] = {}
+    for below in descendants(pid):
+        process, title = identify(below), _title(below)
+        if process is not None and title.startswith(_RANK):
+            found[process] = title
+    return found
+
+
 def kill(process: Process) -> None:
     """SIGKILL; nothing if it is gone."""
     if is_alive(process):
@@ -82,6 +96,14 @@ def signal_quietly(pid: int, sig: int) -> None:
         os.kill(pid, sig)
     except ProcessLookupError:
         return
+
+
+def _title(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().rstrip("\n")
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 def _stat(pid: int) -> list[str] | None:

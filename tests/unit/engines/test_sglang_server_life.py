@@ -16,7 +16,7 @@ import pytest
 from gyre_hpc.engines.sglang import predecessor
 from gyre_hpc.engines.sglang import server as server_module
 from gyre_hpc.engines.sglang.parts import Address, ServerLost
-from gyre_hpc.engines.sglang.process_table import is_alive
+from gyre_hpc.engines.sglang.process_table import is_alive, ranks_below
 from gyre_hpc.errors import UserError
 from tests.fakes.server_stage import ServerStage, bystander, process_of, stage, until
 
@@ -364,6 +364,20 @@ def test_one_that_ignores_sigterm_is_killed_and_its_end_told() -> None:
         processes = here.processes()
         await server.stop()
         assert not here.processes()
+        await here.all_gone(processes)
+
+    run(test)
+
+
+def test_a_server_that_has_lost_a_rank_is_lost_whatever_it_says() -> None:
+    async def test(here: ServerStage) -> None:
+        server = here.server(here.launch("ranks"))
+        await server.start()
+        processes = here.processes()
+        ((rank, title),) = ranks_below(server.pids()[0]).items()
+        os.kill(rank.pid, signal.SIGKILL)
+        await until(lambda: server.failure(), "the loss is told")
+        assert f"lost its process {title}" in str(server.failure())
         await here.all_gone(processes)
 
     run(test)
