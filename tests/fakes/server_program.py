@@ -1,7 +1,8 @@
 """Stands in for SGLang's launcher: the flags, /health and /model_info of one, and processes below it. Started as a program.
 
 --pretend says how it misbehaves: `die` (prints last words), `taken` (the first start finds its port taken), `never-well`,
-`stubborn` (ignores SIGTERM), `ranks` (has one, with SGLang's title, and does not care for it), `chatty` (prints much), `follower` (that of a further node: no API but /health).
+`stubborn` (ignores SIGTERM), `ranks` (has one, with SGLang's title, and does not care for it), `chatty` (prints much), `follower`
+(that of a further node: no API but /health).
 """
 
 import argparse

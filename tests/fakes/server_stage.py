@@ -8,17 +8,21 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+import urllib.error
+import urllib.request
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gyre_hpc.engines.sglang.parts import Launch
+from gyre_hpc.engines.sglang.parts import Address, Launch
 from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive, marked
 from gyre_hpc.engines.sglang.server import Server
 
 PROGRAM = Path(__file__).with_name("server_program.py")
 WITHIN_S = 60.0
+NUM_PROCESSES = 6
+"""Of one that pretends: keeper, guard, server and three below it."""
 
 
 class ServerStage:
@@ -95,3 +99,25 @@ def process_of(pid: int) -> Process:
     found = identify(pid)
     assert found is not None, f"{pid} is gone"
     return found
+
+
+def run(test: Callable[[ServerStage], Awaitable[None]]) -> None:
+    """On a stage of its own, in a loop of its own."""
+
+    async def on_stage() -> None:
+        async with stage() as here:
+            await test(here)
+
+    asyncio.run(on_stage())
+
+
+def answers(address: Address, key: str | None = None) -> int:
+    """HTTP status for one who knows the key, or another one."""
+    request = urllib.request.Request(
+        f"{address.url}/model_info", headers={"Authorization": f"Bearer {address.key if key is None else key}"}
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code

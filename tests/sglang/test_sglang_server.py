@@ -22,7 +22,7 @@ from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
-from tests.fakes.server_stage import ServerStage, process_of, stage, until
+from tests.fakes.server_stage import ServerStage, process_of, run, until
 from tests.sglang.models import tiny_config
 
 MAX_CONTEXT = 512
@@ -96,7 +96,7 @@ def test_a_server_lives_on_without_its_leader_and_dies_with_its_keeper(sglang: S
         await until(second.failure, "its leader hears of it")
         assert here.litter() == set()
 
-    _run(test)
+    run(test)
 
 
 @pytest.mark.timeout(600)
@@ -124,7 +124,7 @@ def test_a_server_ends_with_its_files_and_one_whose_port_was_taken_gets_another(
         with pytest.raises(OSError), socket.create_connection(("127.0.0.1", tried[1])):
             pass
 
-    _run(test)
+    run(test)
 
 
 @pytest.mark.timeout(300)
@@ -141,7 +141,7 @@ def test_its_processes_end_with_the_keeper_while_they_are_starting(sglang: SGLan
             await start
         await here.all_gone([])
 
-    _run(test)
+    run(test)
 
 
 @pytest.mark.timeout(300)
@@ -150,12 +150,4 @@ def test_a_flag_that_sglang_does_not_know_is_named(sglang: SGLangConfig) -> None
         with pytest.raises(ServerLost, match="ended with exit code 2(?s:.)*unrecognized arguments: --no-such-flag"):
             await server_of(here, launch(here, sglang, **{"no-such-flag": True})).start()
 
-    _run(test)
-
-
-def _run(test: Any) -> None:
-    async def on_stage() -> None:
-        async with stage() as here:
-            await test(here)
-
-    asyncio.run(on_stage())
+    run(test)

@@ -154,6 +154,8 @@ def _of_kv(config: EngineConfig, device: Device, part: Part, bootstrap_port: int
             return flags
         case SGLangKV.pd:
             assert part is not Part.whole, "with kv=pd every cell is one half of a pair"
+            if config.keep_kv:
+                raise UserError("engine.keep_kv", True, "set it to false with engine.sglang.kv=pd: how old KV is does not travel with it")
             flags = {"disaggregation-mode": part.value, "disaggregation-transfer-backend": "mooncake"}
             if part is Part.prefill:
                 return flags | {"disaggregation-bootstrap-port": bootstrap_port}
