@@ -7,6 +7,7 @@ Qwen2 is compared with transformers only.
 
 import asyncio
 import dataclasses
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -61,9 +62,11 @@ async def answers(client: Client) -> list[Greedy]:
     return [await greedy(client, prompt) for prompt in PROMPTS]
 
 
-def new_group(config: Qwen3Config, dtype: str) -> GroupSender:
+def new_group(config: Qwen3Config, dtype: str, world: int = 1) -> GroupSender:
     # Portions far smaller than the model: five and more of them.
-    return GroupSender(model=config, dtype=dtype, backend="gloo", host="127.0.0.1", world=1, deadline_s=DEADLINE_S, bucket_bytes=100_000)
+    return GroupSender(
+        model=config, dtype=dtype, backend="gloo", host="127.0.0.1", world=world, deadline_s=DEADLINE_S, bucket_bytes=100_000
+    )
 
 
 def three_versions(base: Path, config: Qwen3Config) -> tuple[tuple[Path, ...], list[Parameters]]:
@@ -161,6 +164,26 @@ def test_a_tied_model_in_bfloat16_stays_near_transformers(tied: Seen, version: i
 def test_after_an_update_nothing_of_the_old_weights_is_left(qwen3: Seen, tied: Seen, version: int, old: int) -> None:
     assert min(qwen3.gaps(version, of=old)) > 5 * FLOAT32
     assert min(tied.gaps(version, of=old, dtype=torch.bfloat16)) > 5 * BFLOAT16
+
+
+def test_two_ranks_hold_the_model_together(sglang_module: SGLangConfig, tmp_path: Path) -> None:
+    cores = sorted(os.sched_getaffinity(0))
+    if len(cores) < 2:
+        pytest.skip("two ranks on a CPU are bound to a core each")
+    sglang = dataclasses.replace(sglang_module, environ={"SGLANG_CPU_OMP_THREADS_BIND": f"{cores[0]}|{cores[1]}"})
+    config = tiny_config(max_context=MAX_CONTEXT)
+    _, weights = write_qwen3(tmp_path, config=config)
+
+    async def seen() -> Seen:
+        async with plain_server(small(sglang), tmp_path, device=Device.cpu, max_context=MAX_CONTEXT, world=2) as (client, _):
+            group = new_group(config, "float32", world=2)
+            await group.join(client)
+            await group.send(client, Version(0, 0), weights, flush=True)
+            return Seen(folders=(tmp_path,), answers=(await answers(client),))
+
+    together = asyncio.run(seen())
+    assert max(together.gaps(0)) < FLOAT32
+    assert min(together.gaps(0, doubled=True)) > 5 * FLOAT32
 
 
 def test_every_answer_is_labelled_with_the_version_sent_last(qwen3: Seen, tied: Seen) -> None:
