@@ -63,6 +63,7 @@ class Engine:
         self._process.sim.watch.admitted(self._process, self, attempt)
         if attempt.position and draw(attempt.sampling.key, attempt.position - 1) in _last_ids(attempt):
             # It broke off behind its last token.
+            request.is_over = True
             say(("end", AttemptEnd("stop", _digest(request))))
             return request
         self.live.append(request)
