@@ -24,7 +24,8 @@ class WeightRoute(enum.Enum):
     """How weights reach SGLang."""
 
     group = "group"
-    """A process group of this cell's leader and its server: nccl on cuda, gloo on cpu."""
+    """A process group of this cell's leader and its server: gloo; nccl on cuda with environ.NCCL_MULTI_RANK_GPU_ENABLE=1, since the
+    two share a GPU."""
     disk = "disk"
     """A Hugging Face folder in scratch."""
 
