@@ -22,21 +22,22 @@ from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
-from tests.fakes.server_stage import ServerStage, process_of, run, until
+from tests.fakes.server_stage import ServerStage, process_of, run, stage, until
 from tests.sglang.models import tiny_config
 
 MAX_CONTEXT = 512
 KV_TOKENS = 4096
 
 
-def launch(here: ServerStage, sglang: SGLangConfig, **flags: Any) -> Launch:
+def launch(here: ServerStage, sglang: SGLangConfig, nodes: Nodes | None = None, **flags: Any) -> Launch:
+    nodes = nodes or Nodes()
     sglang.flags = flags
     return create_launch(
         EngineConfig(kind=EngineKind.sglang, kv_tokens=KV_TOKENS, sglang=sglang),
         max_context=MAX_CONTEXT,
         model_folder=write_model_folder(here.root / "m", tiny_config(max_context=MAX_CONTEXT), dtype="float32"),
-        world=1,
-        nodes=Nodes(),
+        world=nodes.count,
+        nodes=nodes,
         device=Device.cpu,
         python=python_of(Path(sglang.environment)),
         program=(sglang.launcher,),
@@ -45,8 +46,8 @@ def launch(here: ServerStage, sglang: SGLangConfig, **flags: Any) -> Launch:
     )
 
 
-def server_of(here: ServerStage, made: Launch) -> Server:
-    return here.server(made, start_deadline_s=500.0, orphan_s=60.0, end_s=20.0)
+def server_of(here: ServerStage, made: Launch, *, is_first: bool = True) -> Server:
+    return here.server(made, start_deadline_s=500.0, orphan_s=60.0, end_s=20.0, is_first=is_first)
 
 
 def ask(address: Address, path: str, body: Any = None, *, key: str | None = None) -> tuple[int, Any]:
@@ -149,5 +150,31 @@ def test_a_flag_that_sglang_does_not_know_is_named(sglang: SGLangConfig) -> None
     async def test(here: ServerStage) -> None:
         with pytest.raises(ServerLost, match="ended with exit code 2(?s:.)*unrecognized arguments: --no-such-flag"):
             await server_of(here, launch(here, sglang, **{"no-such-flag": True})).start()
+
+    run(test)
+
+
+@pytest.mark.timeout(900)
+def test_the_servers_of_two_nodes_are_one(sglang: SGLangConfig) -> None:
+    async def test(first: ServerStage) -> None:
+        async with stage() as second:
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                address = f"127.0.0.1:{free.getsockname()[1]}"
+            # One core for each rank: SGLang would want a NUMA node for each.
+            cores = sorted(os.sched_getaffinity(0))
+            sglang.environ = {"SGLANG_CPU_OMP_THREADS_BIND": f"{cores[0]}|{cores[-1]}"}
+            servers = [
+                server_of(here, launch(here, sglang, Nodes(number=number, count=2, address=address)), is_first=number == 0)
+                for number, here in enumerate((first, second))
+            ]
+            api, _ = await asyncio.gather(*(server.start() for server in servers))
+            answer = await asyncio.to_thread(generate, api, list(range(5, 60)), 20)
+            assert len(answer["output_ids"]) == 20
+            assert (await asyncio.to_thread(ask, api, "/server_info"))[1]["tp_size"] == 2
+            processes = [process_of(pid) for server in servers for pid in server.pids()]
+            for server in servers:
+                await server.stop()
+            assert not any(is_alive(process) for process in processes)
+            assert first.litter() == second.litter() == set()
 
     run(test)
