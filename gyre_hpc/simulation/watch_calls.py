@@ -87,8 +87,14 @@ class CallTruth:
                 pass
 
     def asks(self, execution: str, request: str) -> None:
-        """A client sends a request that is not the repetition of one."""
+        """A client sends a request that is not the repetition of one. If it has the words of one that was cancelled, it may go on
+        from there."""
         self._asked[execution, request] += 1
+        self._cancelled -= {call for call in self._cancelled if self._is_of(call, execution, request)}
+
+    def _is_of(self, call: str, execution: str, request: str) -> bool:
+        facts = self.calls.get(call)
+        return facts is not None and (facts.begin.execution, facts.begin.request_hash) == (execution, request)
 
     def _is_asked_for(self, begin: CallBegin) -> None:
         key = begin.execution, begin.request_hash
@@ -192,7 +198,7 @@ class CallTruth:
         self._sim.counts["answers"] += 1
 
     def cancelled(self, call: str) -> None:
-        """A client was told that a call is given up; it does not ask for it again."""
+        """A client was told that a call is given up: nobody goes on with it by himself."""
         self._cancelled.add(call)
         self._sim.counts["cancelled"] += 1
 

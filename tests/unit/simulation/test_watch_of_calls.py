@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.actions import Render
+from gyre_hpc.machines.call.actions import EngineAttempt, Render
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, Sampling, VersionSpan
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
@@ -118,3 +118,23 @@ def test_only_executions_without_a_delivered_token_have_left_nothing() -> None:
     answered(delivered=True).left_nothing(["train-0-0-1"])
     with pytest.raises(Violation, match="delivered with 3 tokens"):
         answered(delivered=True).left_nothing([EXECUTION])
+
+
+def goes_on(call: str) -> EngineAttempt:
+    sampling = Sampling(temperature=1.0, top_p=1.0, top_k=0, max_new_tokens=9, key=call)
+    return EngineAttempt(
+        call=call, cell="cell-0", url="", term=1, version=Version(0, 0), prompt=(pack_ids([1]), b""), max_new_tokens=9, sampling=sampling,
+        position=0, stop_ids=(), deadline_s=1.0,
+    )  # fmt: skip
+
+
+def test_a_cancelled_call_goes_on_only_when_its_words_are_said_anew() -> None:
+    made = truth()
+    made.cancelled(FIRST)
+    with pytest.raises(Violation, match="goes on after it was cancelled"):
+        made.attempts(GATEWAY, goes_on(FIRST))
+    made.asks(EXECUTION, SECOND)
+    with pytest.raises(Violation, match="goes on after it was cancelled"):
+        made.attempts(GATEWAY, goes_on(FIRST))
+    made.asks(EXECUTION, FIRST)
+    made.attempts(GATEWAY, goes_on(FIRST))
