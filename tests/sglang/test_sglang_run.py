@@ -114,3 +114,14 @@ def arguments(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def test_a_cell_of_two_ranks_serves_with_a_server_that_divides_its_model_between_two(tmp_path: Path):
+    # SGLang binds each rank to a core of its own, and wants to be told where there are fewer nodes of memory than ranks.
+    two = ("cluster.cells=1", "cluster.ranks_per_cell=2", '+engine.sglang.environ.SGLANG_CPU_OMP_THREADS_BIND="0|1"')
+    with WholeRun(tmp_path, *with_sglang(), *TINY, *two, *LONG_CALLS, "algo.updates=2", "trainer.weight_decay=20") as run:
+        assert run.wait_end(within_s=START_S) == 0, run.printed
+        expect_sound(run, updates=2)
+    summary = run.summary()
+    assert min(event.fields["update_norm"] for event in run.events("applied")) > 0.1, "each version is another model"
+    assert summary["on_policy_tokens"] > 100 and summary["max_logprob_gap"] < 1e-4
