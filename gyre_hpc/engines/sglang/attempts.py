@@ -20,13 +20,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from gyre_hpc.engines.answer import Piece
 from gyre_hpc.engines.calls import CallBook, LiveCall
+from gyre_hpc.engines.sglang.guests import Guests
 from gyre_hpc.engines.sglang.pace import Pace
-from gyre_hpc.engines.sglang.parts import NotAnswered, Prefill, Refused, ServerLost, Upstream
+from gyre_hpc.engines.sglang.parts import NotAnswered, Refused, ServerLost, Upstream
 from gyre_hpc.engines.sglang.sent import Label, Sent
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.protocol.identity import Version
@@ -50,18 +50,18 @@ class Attempts:
         pace: Pace,
         on_lost: Callable[[str], None],
         seeded: bool = False,
-        prefill: Prefill | None = None,
         end_s: float = END_S,
     ) -> None:
         """name: begins every rid, different for every client of this server. seeded: it draws by the seed of a call."""
         self._upstream, self._book, self._name, self._decode, self._pace = upstream, book, name, decode, pace
-        self._on_lost, self._seeded, self._prefill, self._end_s = on_lost, seeded, prefill, end_s
+        self._on_lost, self._seeded, self._end_s = on_lost, seeded, end_s
         self.label = Label(version=Version(), oldest=Version())
         self.lost = ""
         """Why the server is of no use any more; empty: it is."""
         self.counters = {"sampled": 0, "prefilled": 0, "cached": 0, "retracted": 0}
         self.num_heard = 0
-        """Chunks so far."""
+        """Chunks so far, without those of guests."""
+        self.guests = Guests(upstream, on_lost=self.lose)
         self._sents: dict[int, Sent] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._running: dict[int, Sent] = {}
@@ -103,6 +103,7 @@ class Attempts:
         """Stand still until `go_on(why)`; returns once the server has no request. Raises ServerLost."""
         self._holds.add(why)
         self._tell_all()
+        await self.guests.end(why)
         await self._still.wait()
         if self.lost:
             raise ServerLost(self.lost)
@@ -110,6 +111,8 @@ class Attempts:
     def go_on(self, *whys: str) -> None:
         """These reasons to stand still are gone."""
         self._holds.difference_update(whys)
+        if not self._holds and not self.lost:
+            self.guests.refusal = ""
         self._tell_all()
 
     async def drained(self) -> None:
@@ -129,6 +132,7 @@ class Attempts:
             return
         self.lost = reason
         self._on_lost(reason)
+        self.guests.stop(reason)
         for task in self._tasks.values():
             if task is not asyncio.current_task():
                 task.cancel()
@@ -136,6 +140,7 @@ class Attempts:
     async def close(self) -> None:
         for task in self._tasks.values():
             task.cancel()
+        await self.guests.end("the engine ends")
         await self._empty.wait()
 
     def _tell_all(self) -> None:
@@ -229,7 +234,7 @@ class Attempts:
     async def _read(self, sent: Sent, body: Mapping[str, Any], label: Label) -> None:
         is_running = False
         try:
-            async with self._beside(body) as more, contextlib.aclosing(self._upstream.generate({**body, **more})) as chunks:
+            async with contextlib.aclosing(self._upstream.generate(body)) as chunks:
                 async for chunk in chunks:
                     self.num_heard += 1
                     sent.known.set()
@@ -249,9 +254,6 @@ class Attempts:
                 self._pace.end()
         if sent.upstream_finish is None:
             raise ServerLost("an answer broke off")
-
-    def _beside(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        return contextlib.nullcontext({}) if self._prefill is None else self._prefill.beside(body)
 
     def _deliver(self, piece: Piece | None) -> None:
         if piece is not None:

@@ -1,6 +1,7 @@
 """Puts the parts of this room together for one cell: the engine of its first rank, and the servers of its nodes."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, WeightRoute
@@ -10,7 +11,8 @@ from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find
 from gyre_hpc.engines.sglang.flags import Part, create_launch, dtype_of
 from gyre_hpc.engines.sglang.memory import ServerMemory
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
-from gyre_hpc.engines.sglang.parts import Launch, Nodes, Prefill
+from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, Prefill, Upstream
+from gyre_hpc.engines.sglang.prefill import Paired
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.weights import new_sender
 from gyre_hpc.engines.stopping import Decode
@@ -47,7 +49,8 @@ def create_sglang_engine(
 
     folder: node-local, the same for every incarnation of this cell (a server is found there again), at most 60 bytes long.
     root_pid, log: see create_server.
-    part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, and the other one.
+    part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, where the prefilling half is found, and,
+    for the other one, that half.
     """
     device, dtype = choose_device(config.sglang.device), dtype_of(config, choose_device(config.sglang.device))
     if nodes.count > 1 and config.sglang.weights is WeightRoute.disk:
@@ -75,7 +78,7 @@ def create_sglang_engine(
     )
     return SGLangEngine(
         holder=server,
-        connect=Client,
+        connect=_connect(prefill),
         sender=sender,
         memory=ServerMemory(server, device, rank=rank, num_local=world // nodes.count),
         store=store,
@@ -88,7 +91,6 @@ def create_sglang_engine(
         keep_kv=config.keep_kv,
         seeded=config.deterministic and device is Device.cuda,
         kv=_capability(config.sglang.kv),
-        prefill=prefill,
         facts={
             "sglang_version": VERSION,
             "device": device.value,
@@ -157,6 +159,12 @@ def launch_here(
         part=part,
         bootstrap_port=bootstrap_port,
     )
+
+
+def _connect(prefill: Prefill | None) -> Callable[[Address], Upstream]:
+    if prefill is None:
+        return Client
+    return lambda address: Paired(Client(address), prefill)
 
 
 def _capability(kv: SGLangKV) -> str:

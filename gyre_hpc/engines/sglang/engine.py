@@ -24,7 +24,7 @@ from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.sglang.attempts import Attempts
 from gyre_hpc.engines.sglang.pace import Pace
-from gyre_hpc.engines.sglang.parts import Address, Holder, Prefill, ServerLost, Upstream, WeightSender
+from gyre_hpc.engines.sglang.parts import Address, Holder, ServerLost, Upstream, WeightSender
 from gyre_hpc.engines.sglang.sent import Label
 from gyre_hpc.engines.sglang.watch import Watch
 from gyre_hpc.engines.stopping import Decode
@@ -62,13 +62,12 @@ class SGLangEngine(ServedEngine):
         keep_kv: bool = False,
         seeded: bool = False,
         kv: str = "none",
-        prefill: Prefill | None = None,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size, decode=decode)
         self.capabilities = EngineCapabilities(kv=kv, sampling="counter" if seeded else "own")
         self._holder, self._connect, self._sender, self._memory, self._store = holder, connect, sender, memory, store
-        self._keep_kv, self._seeded, self._prefill, self._facts = keep_kv, seeded, prefill, dict(facts or {})
+        self._keep_kv, self._seeded, self._facts = keep_kv, seeded, dict(facts or {})
         self._pace = Pace(clock.monotonic_s)
         self._upstream: Upstream | None = None
         self._attempts: Attempts | None = None
@@ -89,7 +88,6 @@ class SGLangEngine(ServedEngine):
             pace=self._pace,
             on_lost=self._on_lost,
             seeded=self._seeded,
-            prefill=self._prefill,
         )
         self._watch = Watch(num_heard=self._num_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
         self._watch.start()
@@ -202,6 +200,10 @@ class SGLangEngine(ServedEngine):
     def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
         self._calls.end(call, reason, moved_to)
 
+    async def prompt(self, body: Mapping[str, Any]) -> str:
+        """Compute a prompt for another server, as Prefill's."""
+        return await self._calls.guests.prompt(body)
+
     async def pause(self, mode: PauseMode) -> None:
         calls = self._calls
         await calls.halt("pause")
@@ -278,4 +280,5 @@ class SGLangEngine(ServedEngine):
         return self._upstream
 
     def _num_heard(self) -> int | None:
-        return self._calls.num_heard if self._calls.num_upstream else None
+        calls = self._calls
+        return calls.num_heard + calls.guests.num_heard if calls.num_upstream or len(calls.guests) else None

@@ -218,7 +218,8 @@ def _environment(config: EngineConfig, device: Device, part: Part, folder: Path,
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
     }
     if part is not Part.whole and device is Device.cpu:
-        environ |= {"MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp"}
+        # Sending a cached prefix while the rest is computed waits for CUDA's events: it would end the server.
+        environ |= {"MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp", "SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX": "false"}
     environ |= config.sglang.environ
     # Its sockets lie there, and their paths must be short.
     environ["TMPDIR"] = str(folder / "tmp")

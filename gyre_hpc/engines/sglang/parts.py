@@ -9,7 +9,6 @@ HttpSurface ─ SGLangEngine ─ Attempts ─ Client ───HTTP──▶ SGLa
 import hashlib
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -129,9 +128,17 @@ class Upstream(Protocol):
 class Prefill(Protocol):
     """The server that computes prompts for this one (engine.sglang.kv=pd)."""
 
-    def beside(self, body: Mapping[str, Any]) -> AbstractAsyncContextManager[Mapping[str, Any]]:
-        """Sends the request `body` there too; enters with what this server's own request needs besides (bootstrap_host, ...). Once
-        it is left, nothing of the request lives there any more. Raises NotAnswered."""
+    @property
+    def host(self) -> str:
+        """Where its bootstrap server is found, by the server that decodes."""
+
+    @property
+    def bootstrap_port(self) -> int: ...
+
+    async def prompt(self, body: Mapping[str, Any]) -> str:
+        """Compute the prompt of the request `body`, which names the bootstrap room in which the other server waits for its KV. Returns
+        once the KV is there: the label of the weights that computed it. Broken off, nothing of the request lives on. Raises
+        NotAnswered, Refused."""
 
 
 class WeightSender(Protocol):

@@ -1,0 +1,123 @@
+"""Prefill-decode disaggregation: a server that decodes, and another one that computes its prompts, as one Upstream.
+
+Every request goes to both servers at once, under a bootstrap room of its own in which they meet. The prefilling one computes what the
+decoding one does not have in its cache, draws the first token, and sends both; all further tokens are the decoding one's.
+
+    room ──▶ both asked ──▶ KV came, labels are equal ──▶ tokens are told ──▶ finished
+                │                 └ labels differ ─┐
+                └ the prompt failed ───────────────┴──▶ ended on both sides ──▶ NotAnswered
+
+Invariants:
+  - no token is told before it is known that the prompt's weights have the label of the weights that decode;
+  - a prefilling server that fails costs the requests it was asked for, never the server that decodes;
+  - once `generate` is left, neither server has anything of the request.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gyre_hpc.engines.sglang.parts import Chunk, NotAnswered, Prefill, Refused, ServerLost, Upstream
+from gyre_hpc.errors import GyreError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Peer:
+    """A Prefill: the engine of the prefilling server, seen from the one that decodes."""
+
+    host: str
+    bootstrap_port: int
+    prompt: Callable[[Mapping[str, Any]], Awaitable[str]]
+    """SGLangEngine.prompt of that engine."""
+
+
+class Paired:
+    """The decoding server, whose prompts `prefill` computes. Everything but `generate` is about the decoding one alone."""
+
+    def __init__(self, decode: Upstream, prefill: Prefill) -> None:
+        self._decode, self._prefill = decode, prefill
+        self.abort, self.abort_all, self.flush = decode.abort, decode.abort_all, decode.flush
+        self.release_memory, self.resume_memory = decode.release_memory, decode.resume_memory
+        self.ask, self.loads, self.info = decode.ask, decode.loads, decode.info
+        self.is_well, self.close = decode.is_well, decode.close
+
+    async def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
+        """As Upstream's; a prompt that failed, or that other weights computed, is NotAnswered."""
+        request = _Request({**body, **self._room()}, self._decode, self._prefill)
+        try:
+            async with contextlib.aclosing(self._decode.generate(request.body)) as chunks:
+                async for chunk in chunks:
+                    if await request.may_be_told(chunk):
+                        yield chunk
+            request.check()
+        finally:
+            await request.close()
+
+    def _room(self) -> dict[str, Any]:
+        return {
+            "bootstrap_host": self._prefill.host,
+            "bootstrap_port": self._prefill.bootstrap_port,
+            # Nobody may have had it before: a server takes whatever comes into a room for what it waits for there.
+            "bootstrap_room": secrets.randbits(63),
+        }
+
+
+class _Request:
+    """One request at both servers."""
+
+    def __init__(self, body: Mapping[str, Any], decode: Upstream, prefill: Prefill) -> None:
+        self.body, self._decode = body, decode
+        self._known = asyncio.Event()
+        """The decoding server can abort it."""
+        self._failure: GyreError | None = None
+        self._label = asyncio.create_task(_label(prefill, body))
+        self._guard = asyncio.create_task(self._end_without_a_prompt())
+
+    async def may_be_told(self, chunk: Chunk) -> bool:
+        """Tokens wait until the prompt's label is known. After a failure nothing is told any more, until the answer has ended."""
+        self._known.set()
+        if chunk.ids and self._failure is None:
+            await asyncio.wait((self._label,))
+            await self._compare(chunk.version)
+        return self._failure is None
+
+    def check(self) -> None:
+        """After the answer's end. Raises NotAnswered, Refused."""
+        if self._failure is not None:
+            raise self._failure
+
+    async def close(self) -> None:
+        self._guard.cancel()
+        self._label.cancel()
+        await asyncio.wait((self._guard, self._label))
+
+    async def _compare(self, served: str) -> None:
+        computed = self._label.result()
+        if isinstance(computed, GyreError):
+            self._failure = computed
+        elif computed != served:
+            self._failure = NotAnswered(f"its prompt was computed with weights {computed!r}, while {served!r} is served")
+            await self._decode.abort(self.body["rid"])
+
+    async def _end_without_a_prompt(self) -> None:
+        """A decoding server would wait for a lost peer until its own deadlines, minutes away."""
+        await asyncio.wait((self._label,))
+        failure = self._label.result()
+        if isinstance(failure, GyreError):
+            self._failure = failure
+            await self._known.wait()
+            # One that is gone says so in the answer itself.
+            with contextlib.suppress(ServerLost):
+                await self._decode.abort(self.body["rid"])
+
+
+async def _label(prefill: Prefill, body: Mapping[str, Any]) -> str | Refused | NotAnswered:
+    try:
+        return await prefill.prompt(body)
+    except (Refused, NotAnswered) as error:
+        return error
+    except (GyreError, OSError) as error:
+        return NotAnswered(f"the server that prefills: {error}")
