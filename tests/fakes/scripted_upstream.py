@@ -25,6 +25,7 @@ class Served:
     """One upstream request."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
+        self.body = dict(body)
         self.rid, self.prompt = str(body["rid"]), list(body["input_ids"])
         self.params = dict(body["sampling_params"])
         self.ids: list[int] = []

@@ -8,6 +8,8 @@ from typing import Any
 from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.request import Request
 from gyre_hpc.engines.sglang.engine import SGLangEngine
+from gyre_hpc.engines.sglang.parts import Prefill
+from gyre_hpc.engines.sglang.prefill import Paired
 from gyre_hpc.protocol.identity import Version
 from tests.fakes.memory_store import MemoryStore
 from tests.fakes.scripted_upstream import VOCAB, NoMemory, ScriptedHolder, ScriptedSender, ScriptedUpstream, token_after
@@ -18,13 +20,14 @@ TURNS = 40
 
 
 class Bench:
-    def __init__(self, noted: str = "", **more: Any) -> None:
-        self.upstream = ScriptedUpstream()
+    def __init__(self, noted: str = "", peer: Prefill | None = None, **more: Any) -> None:
+        """peer: computes its prompts."""
+        self.upstream = upstream = ScriptedUpstream()
         self.holder, self.sender = ScriptedHolder(noted), ScriptedSender(self.upstream)
         self.upstream.is_released = noted == "asleep"
         self.engine = SGLangEngine(
             holder=self.holder,
-            connect=lambda address: self.upstream,
+            connect=lambda address: Paired(upstream, peer) if peer is not None else upstream,
             sender=self.sender,
             memory=NoMemory(),
             store=MemoryStore({version: {} for version in VERSIONS}),

@@ -26,10 +26,11 @@ def launch(
     inherited: dict[str, str] | None = None,
     part: Part = Part.whole,
     deterministic: bool = False,
+    keep_kv: bool = False,
     **sglang: Any,
 ) -> Launch:
     return create_launch(
-        EngineConfig(kind=EngineKind.sglang, deterministic=deterministic, sglang=SGLangConfig(**sglang)),
+        EngineConfig(kind=EngineKind.sglang, deterministic=deterministic, keep_kv=keep_kv, sglang=SGLangConfig(**sglang)),
         max_context=2048,
         model_folder=Path("/m"),
         world=world,
@@ -161,7 +162,13 @@ def test_a_pair_of_cells_prefills_and_decodes() -> None:
     prefill, decode = (launch(kv=SGLangKV.pd, part=part) for part in (Part.prefill, Part.decode))
     assert {"disaggregation-mode": "prefill", "disaggregation-bootstrap-port": "9000"}.items() <= flags(prefill).items()
     assert {"disaggregation-mode": "decode", "disaggregation-decode-enable-radix-cache": True}.items() <= flags(decode).items()
+    assert prefill.environ["SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX"] == "false"
     assert prefill.environ["MC_FORCE_TCP"] == "1" and "MC_FORCE_TCP" not in launch(device=Device.cuda).environ
+
+
+def test_a_pair_keeps_no_kv_of_older_weights() -> None:
+    with pytest.raises(UserError, match="engine.keep_kv"):
+        launch(kv=SGLangKV.pd, part=Part.decode, keep_kv=True)
 
 
 def test_shared_kv_names_its_storage() -> None:
