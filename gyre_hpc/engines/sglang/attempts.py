@@ -50,11 +50,13 @@ class Attempts:
         pace: Pace,
         on_lost: Callable[[str], None],
         seeded: bool = False,
+        namespace: str = "",
         end_s: float = END_S,
     ) -> None:
-        """name: begins every rid, different for every client of this server. seeded: it draws by the seed of a call."""
+        """name: begins every rid, different for every client of this server. seeded: it draws by the seed of a call.
+        namespace: of KV that outlives its weights in a storage: there it is found under this name and its version alone."""
         self._upstream, self._book, self._name, self._decode, self._pace = upstream, book, name, decode, pace
-        self._on_lost, self._seeded, self._end_s = on_lost, seeded, end_s
+        self._on_lost, self._seeded, self._namespace, self._end_s = on_lost, seeded, namespace, end_s
         self.label = Label(version=Version(), oldest=Version())
         self.lost = ""
         """Why the server is of no use any more; empty: it is."""
@@ -179,6 +181,8 @@ class Attempts:
     async def _attempt(self, sent: Sent) -> None:
         """One upstream request, from its beginning to its very end."""
         body = sent.begin(f"{self._name}.{sent.call.number}.{sent.attempt}.", seeded=self._seeded)
+        if self._namespace:
+            body["extra_key"] = f"{self._namespace}/{self.label.version}"
         self._running[sent.call.number] = sent
         self._still.clear()
         try:

@@ -1,5 +1,6 @@
 """Puts the parts of this room together for one cell: the engine of its first rank, and the servers of its nodes."""
 
+import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -91,6 +92,8 @@ def create_sglang_engine(
         keep_kv=config.keep_kv,
         seeded=config.deterministic and device is Device.cuda,
         kv=_capability(config.sglang.kv),
+        # Other runs have other weights under the same versions, and the storage may outlive them all.
+        namespace=hashlib.sha256(run_token.encode()).hexdigest()[:32] if config.sglang.kv is SGLangKV.shared else "",
         facts={
             "sglang_version": VERSION,
             "device": device.value,

@@ -43,7 +43,7 @@ class Measured(Protocol):
 
 class SGLangEngine(ServedEngine):
     """connect: address of the server -> its API, to be called in the loop. seeded: the server draws by the seed of a call.
-    keep_kv: KV of older weights stays in use at an update. facts: more of what /server_info shows."""
+    keep_kv: KV of older weights stays in use at an update. namespace: see Attempts. facts: more of what /server_info shows."""
 
     def __init__(
         self,
@@ -62,12 +62,13 @@ class SGLangEngine(ServedEngine):
         keep_kv: bool = False,
         seeded: bool = False,
         kv: str = "none",
+        namespace: str = "",
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size, decode=decode)
         self.capabilities = EngineCapabilities(kv=kv, sampling="counter" if seeded else "own")
         self._holder, self._connect, self._sender, self._memory, self._store = holder, connect, sender, memory, store
-        self._keep_kv, self._seeded, self._facts = keep_kv, seeded, dict(facts or {})
+        self._keep_kv, self._seeded, self._namespace, self._facts = keep_kv, seeded, namespace, dict(facts or {})
         self._pace = Pace(clock.monotonic_s)
         self._upstream: Upstream | None = None
         self._attempts: Attempts | None = None
@@ -88,6 +89,7 @@ class SGLangEngine(ServedEngine):
             pace=self._pace,
             on_lost=self._on_lost,
             seeded=self._seeded,
+            namespace=self._namespace,
         )
         self._watch = Watch(num_heard=self._num_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
         self._watch.start()

@@ -142,20 +142,26 @@ _ON_CPU: _Flags = {
 
 def _of_kv(config: EngineConfig, device: Device, part: Part, bootstrap_port: int) -> _Flags:
     """What becomes of KV beyond this server."""
+    if config.keep_kv and config.sglang.kv is not SGLangKV.none:
+        remedy = f"set it to false with engine.sglang.kv={config.sglang.kv.value}: how old KV is does not travel with it"
+        raise UserError("engine.keep_kv", True, remedy)
     match config.sglang.kv:
         case SGLangKV.none:
             return {}
         case SGLangKV.shared:
             if device is Device.cpu:
                 raise UserError("engine.sglang.kv", "shared", "HiCache needs a GPU; set engine.sglang.kv=none")
-            flags: _Flags = {"enable-hierarchical-cache": True, "hicache-storage-backend": config.sglang.storage}
+            flags: _Flags = {
+                "enable-hierarchical-cache": True,
+                "hicache-storage-backend": config.sglang.storage,
+                # Part of a page's name in the storage; by default it would be the cell's own folder.
+                "served-model-name": "gyre",
+            }
             if config.sglang.storage_config:
                 flags["hicache-storage-backend-extra-config"] = dict(config.sglang.storage_config)
             return flags
         case SGLangKV.pd:
             assert part is not Part.whole, "with kv=pd every cell is one half of a pair"
-            if config.keep_kv:
-                raise UserError("engine.keep_kv", True, "set it to false with engine.sglang.kv=pd: how old KV is does not travel with it")
             flags = {"disaggregation-mode": part.value, "disaggregation-transfer-backend": "mooncake"}
             if part is Part.prefill:
                 return flags | {"disaggregation-bootstrap-port": bootstrap_port}

@@ -166,9 +166,10 @@ def test_a_pair_of_cells_prefills_and_decodes() -> None:
     assert prefill.environ["MC_FORCE_TCP"] == "1" and "MC_FORCE_TCP" not in launch(device=Device.cuda).environ
 
 
-def test_a_pair_keeps_no_kv_of_older_weights() -> None:
+@pytest.mark.parametrize("kv", [SGLangKV.pd, SGLangKV.shared])
+def test_kv_of_older_weights_does_not_leave_its_server(kv: SGLangKV) -> None:
     with pytest.raises(UserError, match="engine.keep_kv"):
-        launch(kv=SGLangKV.pd, part=Part.decode, keep_kv=True)
+        launch(kv=kv, part=Part.decode, device=Device.cuda, keep_kv=True)
 
 
 def test_shared_kv_names_its_storage() -> None:

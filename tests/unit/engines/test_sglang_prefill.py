@@ -1,4 +1,4 @@
-"""Two servers as one: prompts are computed by one of them, tokens by the other."""
+"""KV of one server in another one: two as one (prompts are computed by one of them, tokens by the other), and a storage of all."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -210,3 +210,17 @@ def test_a_server_alone_takes_no_prompts_while_it_sleeps() -> None:
             await one.engine.prompt({"rid": "x.", "input_ids": [1], "sampling_params": {"max_new_tokens": 1}})
 
     run_alone(test)
+
+
+def test_kv_in_a_storage_is_found_under_the_version_that_computed_it_alone() -> None:
+    async def test(one: Bench) -> None:
+        keys = []
+        for step in (0, 1):
+            await one.engine.update_weights(VERSIONS[step])
+            one.ask(4)
+            await one.settle()
+            keys += [request.body["extra_key"] for request in one.upstream.requests.values()]
+            await one.finish()
+        assert keys == ["run/0.0", "run/0.1"]
+
+    run_alone(test, namespace="run")
