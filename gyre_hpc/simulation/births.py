@@ -71,8 +71,8 @@ def _supervision(scenario: Scenario, attempt: int) -> SupervisionSettings:
         extras=("scripted-0",) if scenario.warm else (),
         start_deadline_s=10.0,
         cell_start_deadline_s=10.0,
-        tick_s=2.0,
-        silent_ticks=6,
+        tick_s=3.0,
+        silent_ticks=4,
         grace_s=3.0,
     )
 
@@ -135,8 +135,8 @@ def _cell(scenario: Scenario, process: Process) -> CellSettings:
         move_tokens_per_s=400.0,
         engine_url=process.url,
         snapshot_url=process.url,
-        heartbeat_s=2.5,
-        core_heartbeat_s=0.7,
+        heartbeat_s=3.0,
+        core_heartbeat_s=1.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
         pull_deadline_s=4.0,
         fetch_deadline_s=4.0,
@@ -163,7 +163,7 @@ def _gateway(scenario: Scenario, process: Process, register: Register) -> Gatewa
         unread_s=6.0,
         max_calls=scenario.max_calls,
         max_tokens_per_execution=scenario.max_tokens,
-        report_s=2.5,
+        report_s=4.0,
     )
 
 
@@ -179,5 +179,5 @@ def _runner(scenario: Scenario, process: Process) -> RunnerSettings:
         execution_memory_mb=1.0,
         grace_s=2.0,
         score_s=5.0,
-        report_s=3.0,
+        report_s=4.0,
     )

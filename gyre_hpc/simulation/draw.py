@@ -79,9 +79,9 @@ def draw(seed: int) -> Scenario:
     """The scenario of a seed."""
     dice = random.Random(f"scenario {seed}")
     cells = dice.choice([4, 4, 4, 5])
-    groups, size = dice.choice([(2, 2), (2, 2), (1, 3), (3, 1)])
+    groups, size = dice.choice([(2, 2), (1, 3), (3, 1)])
     mode = dice.choices(list(SchedulerMode), [4, 1, 1, 1])[0]
-    warm = dice.choice([0, 0, 0, 2])
+    warm = dice.choice([0, 0, 0, 3])
     scenario = Scenario(
         seed=seed,
         cells=cells,

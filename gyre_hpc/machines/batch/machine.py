@@ -58,6 +58,8 @@ class BatchMachine(Machine):
 
     def __init__(self, settings: BatchSettings, membership: Membership, secret: str = "") -> None:
         self._membership = membership
+        self._directory = -1
+        """Number of the newest one taken."""
         self.state = State(
             settings=settings,
             secret=secret,
@@ -72,12 +74,22 @@ class BatchMachine(Machine):
     def handle(self, now: float, input: Input) -> list[Effect]:
         """See machines.base.Machine."""
         effects = self._take(now, input)
-        if not self.state.finished:
+        if not self.state.finished and not self._is_old(input):
             effects += self._step(now)
         for effect in effects:
             if isinstance(effect, Note) and effect.kind == "alarm":
                 self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
         return effects
+
+    def _is_old(self, told: Input) -> bool:
+        """Nothing follows from it, neither from what it says nor from when it comes: a look at everything can wait for the next tick."""
+        match told:
+            case TimerFired(key=key):
+                return key == REGISTER
+            case Received(message=Directory(number=number)):
+                is_known, self._directory = number <= self._directory, max(number, self._directory)
+                return is_known
+        return False
 
     def _take(self, now: float, told: Input) -> list[Effect]:
         state = self.state
