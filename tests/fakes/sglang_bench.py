@@ -27,7 +27,7 @@ class Bench:
         self.upstream.is_released = noted == "asleep"
         self.engine = SGLangEngine(
             holder=self.holder,
-            connect=lambda address: Paired(upstream, peer) if peer is not None else upstream,
+            connect=lambda address: Paired(upstream, peer, served=self._served) if peer is not None else upstream,
             sender=self.sender,
             memory=NoMemory(),
             store=MemoryStore({version: {} for version in VERSIONS}),
@@ -61,6 +61,9 @@ class Bench:
         self.engine.submit(call)
         self._answering.append(asyncio.create_task(self._answer(call)))
         return call
+
+    def _served(self) -> str:
+        return self.engine.version_text()
 
     async def settle(self) -> None:
         """Let everything happen that can."""

@@ -2,7 +2,6 @@
 
 import hashlib
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, WeightRoute
@@ -68,6 +67,11 @@ def create_sglang_engine(
         root_pid=root_pid,
         log=log,
     )
+
+    def connect(address: Address) -> Upstream:
+        client = Client(address)
+        return client if prefill is None else Paired(client, prefill, served=lambda: engine.version_text())
+
     sender = new_sender(
         config.sglang,
         model=model,
@@ -77,9 +81,9 @@ def create_sglang_engine(
         world=world,
         folder=folder / "weights",
     )
-    return SGLangEngine(
+    engine = SGLangEngine(
         holder=server,
-        connect=_connect(prefill),
+        connect=connect,
         sender=sender,
         memory=ServerMemory(server, device, rank=rank, num_local=world // nodes.count),
         store=store,
@@ -103,6 +107,7 @@ def create_sglang_engine(
             "chunked_prefill_size": config.prefill_chunk,
         },
     )
+    return engine
 
 
 def create_server(
@@ -162,12 +167,6 @@ def launch_here(
         part=part,
         bootstrap_port=bootstrap_port,
     )
-
-
-def _connect(prefill: Prefill | None) -> Callable[[Address], Upstream]:
-    if prefill is None:
-        return Client
-    return lambda address: Paired(Client(address), prefill)
 
 
 def _capability(kv: SGLangKV) -> str:

@@ -24,7 +24,7 @@ from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.sglang.attempts import Attempts
 from gyre_hpc.engines.sglang.pace import Pace
-from gyre_hpc.engines.sglang.parts import Address, Holder, ServerLost, Upstream, WeightSender
+from gyre_hpc.engines.sglang.parts import Address, Holder, NotAnswered, ServerLost, Upstream, WeightSender
 from gyre_hpc.engines.sglang.sent import Label
 from gyre_hpc.engines.sglang.watch import Watch
 from gyre_hpc.engines.stopping import Decode
@@ -202,9 +202,12 @@ class SGLangEngine(ServedEngine):
     def abort(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
         self._calls.end(call, reason, moved_to)
 
-    async def prompt(self, body: Mapping[str, Any]) -> str:
+    async def prompt(self, body: Mapping[str, Any], version: str) -> str:
         """Compute a prompt for another server, as Prefill's."""
-        return await self._calls.guests.prompt(body)
+        # A server keeps KV that it was sent, also that of a request which failed: none of other weights may reach it.
+        if version != self.version_text():
+            raise NotAnswered(f"the server that prefills has weights {self.version_text()}, not {version}")
+        return await self._calls.guests.prompt(body, version)
 
     async def pause(self, mode: PauseMode) -> None:
         calls = self._calls

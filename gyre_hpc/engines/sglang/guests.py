@@ -23,8 +23,8 @@ class Guests:
     def __len__(self) -> int:
         return len(self._tasks)
 
-    async def prompt(self, body: Mapping[str, Any]) -> str:
-        """See parts.Prefill."""
+    async def prompt(self, body: Mapping[str, Any], version: str) -> str:
+        """See parts.Prefill; `version` is what the server has."""
         if self.refusal:
             raise NotAnswered(f"the server that prefills stands still: {self.refusal}")
         task = asyncio.create_task(self._read(body))
@@ -38,10 +38,13 @@ class Guests:
         if task.cancelled():
             raise NotAnswered(f"the server that prefills was told to stand still: {self.refusal}")
         try:
-            return task.result()
+            label = task.result()
         except ServerLost as error:
             self._on_lost(str(error))
             raise NotAnswered(f"the server that prefills is lost: {error}") from error
+        if label != version:
+            self._on_lost(f"a prompt of version {label!r} while {version!r} is served")
+        return label
 
     def stop(self, why: str) -> None:
         """All of them, soon; none begins until `refusal` is empty again."""

@@ -135,10 +135,10 @@ class Prefill(Protocol):
     @property
     def bootstrap_port(self) -> int: ...
 
-    async def prompt(self, body: Mapping[str, Any]) -> str:
-        """Compute the prompt of the request `body`, which names the bootstrap room in which the other server waits for its KV. Returns
-        once the KV is there: the label of the weights that computed it. Broken off, nothing of the request lives on. Raises
-        NotAnswered, Refused."""
+    async def prompt(self, body: Mapping[str, Any], version: str) -> str:
+        """Compute the prompt of the request `body`, which names the bootstrap room in which the other server waits for its KV, with
+        weights of this label and no other. Returns once the KV is there: the label that the server put on it. Broken off, nothing of
+        the request lives on. Raises NotAnswered (it has other weights, too), Refused."""
 
 
 class WeightSender(Protocol):

@@ -3,12 +3,12 @@
 Every request goes to both servers at once, under a bootstrap room of its own in which they meet. The prefilling one computes what the
 decoding one does not have in its cache, draws the first token, and sends both; all further tokens are the decoding one's.
 
-    room ──▶ both asked ──▶ KV came, labels are equal ──▶ tokens are told ──▶ finished
-                │                 └ labels differ ─┐
-                └ the prompt failed ───────────────┴──▶ ended on both sides ──▶ NotAnswered
+    room ──▶ both asked ──▶ KV came, its label is right ──▶ tokens are told ──▶ finished
+                └ the prompt failed ──▶ ended on both sides ──▶ NotAnswered
 
 Invariants:
-  - no token is told before it is known that the prompt's weights have the label of the weights that decode;
+  - no token is told before the prefilling server put the label of the decoding one's weights on the prompt;
+  - KV of other weights is not sent at all: it would stay in the decoding server's cache;
   - a prefilling server that fails costs the requests it was asked for, never the server that decodes;
   - once `generate` is left, neither server has anything of the request.
 """
@@ -30,23 +30,25 @@ class Peer:
 
     host: str
     bootstrap_port: int
-    prompt: Callable[[Mapping[str, Any]], Awaitable[str]]
+    prompt: Callable[[Mapping[str, Any], str], Awaitable[str]]
     """SGLangEngine.prompt of that engine."""
 
 
 class Paired:
-    """The decoding server, whose prompts `prefill` computes. Everything but `generate` is about the decoding one alone."""
+    """The decoding server, whose prompts `prefill` computes. Everything but `generate` is about the decoding one alone.
 
-    def __init__(self, decode: Upstream, prefill: Prefill) -> None:
-        self._decode, self._prefill = decode, prefill
+    served: label of its weights; it does not change while there is a request."""
+
+    def __init__(self, decode: Upstream, prefill: Prefill, *, served: Callable[[], str]) -> None:
+        self._decode, self._prefill, self._served = decode, prefill, served
         self.abort, self.abort_all, self.flush = decode.abort, decode.abort_all, decode.flush
         self.release_memory, self.resume_memory = decode.release_memory, decode.resume_memory
         self.ask, self.loads, self.info = decode.ask, decode.loads, decode.info
         self.is_well, self.close = decode.is_well, decode.close
 
     async def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
-        """As Upstream's; a prompt that failed, or that other weights computed, is NotAnswered."""
-        request = _Request({**body, **self._room()}, self._decode, self._prefill)
+        """As Upstream's; a prompt that failed is NotAnswered."""
+        request = _Request({**body, **self._room()}, self._decode, self._prefill, self._served())
         try:
             async with contextlib.aclosing(self._decode.generate(request.body)) as chunks:
                 async for chunk in chunks:
@@ -68,12 +70,12 @@ class Paired:
 class _Request:
     """One request at both servers."""
 
-    def __init__(self, body: Mapping[str, Any], decode: Upstream, prefill: Prefill) -> None:
-        self.body, self._decode = body, decode
+    def __init__(self, body: Mapping[str, Any], decode: Upstream, prefill: Prefill, version: str) -> None:
+        self.body, self._decode, self._version = body, decode, version
         self._known = asyncio.Event()
         """The decoding server can abort it."""
         self._failure: GyreError | None = None
-        self._label = asyncio.create_task(_label(prefill, body))
+        self._label = asyncio.create_task(_label(prefill, body, version))
         self._guard = asyncio.create_task(self._end_without_a_prompt())
 
     async def may_be_told(self, chunk: Chunk) -> bool:
@@ -81,7 +83,7 @@ class _Request:
         self._known.set()
         if chunk.ids and self._failure is None:
             await asyncio.wait((self._label,))
-            await self._compare(chunk.version)
+            self._compare()
         return self._failure is None
 
     def check(self) -> None:
@@ -94,13 +96,13 @@ class _Request:
         self._label.cancel()
         await asyncio.wait((self._guard, self._label))
 
-    async def _compare(self, served: str) -> None:
+    def _compare(self) -> None:
         computed = self._label.result()
         if isinstance(computed, GyreError):
             self._failure = computed
-        elif computed != served:
-            self._failure = NotAnswered(f"its prompt was computed with weights {computed!r}, while {served!r} is served")
-            await self._decode.abort(self.body["rid"])
+        elif computed != self._version:
+            # That KV may be in its cache from now on.
+            raise ServerLost(f"KV of version {computed!r} came while {self._version!r} is served")
 
     async def _end_without_a_prompt(self) -> None:
         """A decoding server would wait for a lost peer until its own deadlines, minutes away."""
@@ -114,9 +116,9 @@ class _Request:
                 await self._decode.abort(self.body["rid"])
 
 
-async def _label(prefill: Prefill, body: Mapping[str, Any]) -> str | Refused | NotAnswered:
+async def _label(prefill: Prefill, body: Mapping[str, Any], version: str) -> str | Refused | NotAnswered:
     try:
-        return await prefill.prompt(body)
+        return await prefill.prompt(body, version)
     except (Refused, NotAnswered) as error:
         return error
     except (GyreError, OSError) as error:

@@ -88,23 +88,34 @@ def test_no_token_is_told_before_it_is_known_whose_weights_computed_the_prompt()
     run(test)
 
 
-def test_kv_of_other_weights_ends_the_request_untold_on_both_sides() -> None:
+def test_kv_of_other_weights_is_not_sent_at_all() -> None:
+    """The decoding server would keep it in its cache, under the label of its own."""
+
     async def test(pair: Pair) -> None:
         await pair.decode.engine.update_weights(VERSIONS[1])
-        call = pair.decode.ask(8)
-        await pair.settle()
+        call = await asked(pair)
+        assert "has weights 0.0, not 0.1" in words(call)
+        assert not pair.prompts() and not pair.decode.upstream.requests
+        await pair.prefill.engine.update_weights(VERSIONS[1])
+        again = await asked(pair)
+        pair.compute_prompts()
+        await pair.decode.finish()
+        check_truth(again)
+
+    run(test)
+
+
+def test_kv_of_other_weights_that_came_all_the_same_is_the_end_of_both() -> None:
+    async def test(pair: Pair) -> None:
+        call = await asked(pair)
+        pair.prefill.upstream.version = "0.9"
         pair.decode.upstream.compute(3)
         pair.decode.upstream.speak()
         pair.compute_prompts()
         await pair.settle()
-        assert "'0.0', while '0.1' is served" in words(call) and call.answer.ids == []
-        assert not pair.prompts() and not pair.decode.upstream.requests
-        await pair.prefill.engine.update_weights(VERSIONS[1])
-        again = pair.decode.ask(8)
-        await pair.settle()
-        pair.compute_prompts()
-        await pair.decode.finish()
-        check_truth(again)
+        assert call.answer.ids == []
+        for side in (pair.prefill, pair.decode):
+            assert "version '0.9'" in (side.engine.failure() or "")
 
     run(test)
 
@@ -207,7 +218,7 @@ def test_a_server_alone_takes_no_prompts_while_it_sleeps() -> None:
     async def test(one: Bench) -> None:
         await one.engine.sleep()
         with pytest.raises(NotAnswered, match="asleep"):
-            await one.engine.prompt({"rid": "x.", "input_ids": [1], "sampling_params": {"max_new_tokens": 1}})
+            await one.engine.prompt({"rid": "x.", "input_ids": [1], "sampling_params": {"max_new_tokens": 1}}, "0.0")
 
     run_alone(test)
 
