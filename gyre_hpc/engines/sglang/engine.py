@@ -272,7 +272,9 @@ class SGLangEngine(ServedEngine):
         )
 
     def facts(self) -> dict[str, Any]:
-        return {"engine": "sglang", "is_asleep": not self._is_awake, "counters": self.counters()} | self._facts
+        """num_guests: prompts it computes for another server now."""
+        now = {"is_asleep": not self._is_awake, "counters": self.counters(), "num_guests": len(self._calls.guests)}
+        return {"engine": "sglang"} | now | self._facts
 
     @property
     def _calls(self) -> Attempts:
