@@ -58,6 +58,8 @@ def sglang(config: Config) -> Iterator[Breach]:
     for name in ("stream_tokens", "start_deadline_s", "update_deadline_s", "orphan_s"):
         if not getattr(given, name) > 0:
             yield f"engine.sglang.{name}", getattr(given, name), "must be greater than 0"
+    if given.kv is not SGLangKV.none and config.engine.keep_kv:
+        yield "engine.keep_kv", True, f"how old KV is does not travel with it: false with engine.sglang.kv={given.kv.value}"
     if given.kv is SGLangKV.shared and not given.storage:
         yield "engine.sglang.storage", "", "name HiCache's storage backend, e.g. mooncake or file; or engine.sglang.kv=none"
     if given.kv is SGLangKV.pd and config.cluster.cells % 2:

@@ -5,6 +5,7 @@ Both are engines as build.py makes them, with the tiny model of the engines' con
 
 import os
 import re
+import subprocess
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,12 +20,14 @@ from gyre_hpc.config.engine_schema import EngineConfig, SGLangKV
 from gyre_hpc.engines.sglang import build
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
+from gyre_hpc.engines.sglang.environment import python_of
 from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Address, Nodes
 from gyre_hpc.engines.sglang.prefill import Peer
 from gyre_hpc.ports import listen
 from tests.fakes.engine_rig import MODEL, PARAMS, TOKEN, V0
 from tests.fakes.memory_store import MemoryStore
+from tests.fakes.required import need
 from tests.fakes.sglang_here import sglang_config
 
 HOST = "127.0.0.1"
@@ -123,6 +126,13 @@ async def _side(stack: AsyncExitStack, folder: Path, *, part: Part, **more: Any)
     client = Client(seen[0])
     stack.push_async_callback(client.close)
     return Side(engine=engine, url=url, address=seen[0], client=client)
+
+
+def need_mooncake() -> None:
+    """Skips the test, or fails it (see `need`), where SGLang's environment cannot load it."""
+    python = python_of(Path(sglang_config().environment))
+    done = subprocess.run([python, "-c", "import mooncake.engine"], capture_output=True, text=True, check=False)
+    need("sglang", "" if done.returncode == 0 else f"libibverbs1 libnuma1 libcurl4 are for mooncake: {done.stderr[-200:]}")
 
 
 def _config() -> EngineConfig:

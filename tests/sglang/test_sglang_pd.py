@@ -24,7 +24,7 @@ from gyre_hpc.protocol.journal import Sampling
 from gyre_hpc.protocol.tensors import pack_ids, unpack_floats, unpack_ids
 from tests.fakes.engine_rig import MODEL, PARAMS, TOKEN, V0, V1, full_forward_logprobs, until
 from tests.sglang.oracle import Greedy, Oracle
-from tests.sglang.pair import Pair, pair
+from tests.sglang.pair import Pair, need_mooncake, pair
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -160,6 +160,7 @@ async def scenario() -> Seen:
 
 @pytest.fixture(scope="module")
 def seen() -> Seen:
+    need_mooncake()
     return asyncio.run(scenario())
 
 

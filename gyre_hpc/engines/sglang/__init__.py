@@ -13,6 +13,7 @@ keeper_link.py, keeper_wire.py, server_folder.py   their connection, what is sai
 client.py         its HTTP API
 weights.py        weights into it, by a process group or a folder
 attempts.py       calls of ours as requests to it, one after the other; sent.py: one call
+prefill.py, guests.py   KV from another server: the side that decodes, the side that computes prompts
 pace.py           how fast it decodes
 watch.py          is it well, when it is silent
 memory.py         what it holds of the devices

@@ -44,6 +44,7 @@ def served(**values: object) -> Config:
         ({"engine__sglang__kv": SGLangKV.pd, "cluster__cells": 3}, "cluster.cells", "even"),
         ({"engine__sglang__kv": SGLangKV.pd, "cluster__cells": 1}, "cluster.cells", "even"),
         ({"engine__sglang__kv": SGLangKV.shared, "engine__sglang__storage": ""}, "engine.sglang.storage", "mooncake"),
+        ({"engine__sglang__kv": SGLangKV.shared, "engine__keep_kv": True}, "engine.keep_kv", "does not travel"),
     ],
 )
 def test_what_sglang_cannot_do_is_refused_by_name(values: dict[str, Any], field: str, remedy: str):
