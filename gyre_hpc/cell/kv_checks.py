@@ -28,8 +28,8 @@ class Checks:
         return self._pool.submit(checksums, blocks)
 
     def of(self, blocks: Sequence[Bytes]) -> Sums:
-        """By all threads and the caller's; blocks until they are done."""
-        own, *others = _shares(blocks, _THREADS + 1)
+        """By the caller's thread and all but one of ours, so that one core stays for whoever sends meanwhile; blocks until they are done."""
+        own, *others = _shares(blocks, _THREADS)
         begun = [self.begin(share) for share in others]
         return checksums(own) + _joined(begun)
 

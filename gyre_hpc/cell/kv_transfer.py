@@ -21,7 +21,7 @@ from gyre_hpc.engines.base import Block, PagedKV
 from gyre_hpc.errors import TransferFailed
 from gyre_hpc.shell.timers import after
 
-FIRST_BYTES, LARGEST_BYTES = 4 << 20, 32 << 20
+FIRST_BYTES, LARGEST_BYTES = 4 << 20, 64 << 20
 """Of a piece of one rank. Nothing overlaps the first one's checksums, so it is small; each is twice the one before, so that round
 trips of orders do not count, and that what is lost when the time is over is not much more than what has come."""
 _OFFERED = msgspec.msgpack.Decoder(Offered)
