@@ -80,5 +80,5 @@ def test_pieces_are_all_places_in_order_and_grow_from_small_to_large(num_wanted,
     for start, end in pieces:
         come, size = start * block_bytes, (end - start) * block_bytes
         assert size <= max(block_bytes, min(LARGEST_BYTES, FIRST_BYTES + 2 * come))
-    if len(pieces) > 5 and block_bytes <= FIRST_BYTES:
-        assert (pieces[3][1] - pieces[3][0] + 1) * block_bytes > LARGEST_BYTES
+    if len(pieces) > 6 and block_bytes <= FIRST_BYTES:
+        assert (pieces[4][1] - pieces[4][0] + 1) * block_bytes > LARGEST_BYTES
