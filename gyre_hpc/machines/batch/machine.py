@@ -36,6 +36,7 @@ from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.moving import kv_order
+from gyre_hpc.machines.batch.news import has_news
 from gyre_hpc.machines.batch.parsing import watch_tool_calls
 from gyre_hpc.machines.batch.restore import restore
 from gyre_hpc.machines.batch.sending import is_known, next_table, send_all
@@ -73,23 +74,26 @@ class BatchMachine(Machine):
 
     def handle(self, now: float, input: Input) -> list[Effect]:
         """See machines.base.Machine."""
+        is_told_something = self._is_told_something(input)
         effects = self._take(now, input)
-        if not self.state.finished and not self._is_old(input):
+        if is_told_something and not self.state.finished:
             effects += self._step(now)
         for effect in effects:
             if isinstance(effect, Note) and effect.kind == "alarm":
                 self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
         return effects
 
-    def _is_old(self, told: Input) -> bool:
-        """Nothing follows from it, neither from what it says nor from when it comes: a look at everything can wait for the next tick."""
+    def _is_told_something(self, told: Input) -> bool:
+        """Else nothing follows from it, neither from what it says nor from when it comes: a look at everything can wait for the tick."""
         match told:
             case TimerFired(key=key):
-                return key == REGISTER
+                return key != REGISTER
             case Received(message=Directory(number=number)):
-                is_known, self._directory = number <= self._directory, max(number, self._directory)
-                return is_known
-        return False
+                is_new, self._directory = number > self._directory, max(number, self._directory)
+                return is_new
+            case Received(message=CellReport() | GatewayReport() | RunnerReport() as report):
+                return has_news(self.state, report)
+        return True
 
     def _take(self, now: float, told: Input) -> list[Effect]:
         state = self.state

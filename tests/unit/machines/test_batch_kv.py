@@ -166,6 +166,7 @@ def test_a_cell_closes_only_when_every_gateway_with_a_valid_lease_knows_that_it_
     acknowledge(made, 5.0, 3)
     assert core.move is Move.leaving
     acknowledge(made, 5.6, 4)
+    made.handle(5.7, TimerFired("tick"))
     assert core.move is Move.ordered, "its lease has run out"
 
 
