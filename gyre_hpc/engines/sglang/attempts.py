@@ -92,7 +92,9 @@ class Attempts:
         sent = Sent(call, self._decode)
         self._sents[call.number] = sent
         self._empty.clear()
-        self._tasks[call.number] = asyncio.create_task(self._run(sent))
+        task = self._tasks[call.number] = asyncio.create_task(self._run(sent))
+        # Not at the end of the task's own code: of one that is cancelled before its first step none is run.
+        task.add_done_callback(lambda _: self._forget(sent))
 
     def end(self, call: LiveCall, reason: str, moved_to: str = "") -> None:
         """Soon, with its tokens so far."""
@@ -161,10 +163,11 @@ class Attempts:
         except Exception as error:  # noqa: BLE001 - edge of a task: nobody else would see it
             _LOG.exception("a call at SGLang failed")
             self.lose(f"a call failed: {error!r}")
-        finally:
-            del self._sents[sent.call.number], self._tasks[sent.call.number]
-            if not self._sents:
-                self._empty.set()
+
+    def _forget(self, sent: Sent) -> None:
+        del self._sents[sent.call.number], self._tasks[sent.call.number]
+        if not self._sents:
+            self._empty.set()
 
     async def _answer(self, sent: Sent) -> None:
         self._deliver(sent.at_once())
