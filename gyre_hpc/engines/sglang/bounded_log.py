@@ -1,5 +1,6 @@
 """A log of bounded size: the file, and the one before it (NAME.1). Its last bytes are at hand for error messages."""
 
+import os
 from pathlib import Path
 from typing import BinaryIO
 
@@ -35,16 +36,17 @@ class BoundedLog:
             self._file.close()
 
     def _put(self, data: bytes) -> None:
+        if self._file is not None and self._size + len(data) > self._limit:
+            # Let go of at once: should the next one not open now, the next bytes try again.
+            full, self._file = self._file, None
+            full.close()
         if self._file is None:
             if self._path.is_file():
                 self._path.replace(self._path.with_name(self._path.name + ".1"))
-            self._file = open(self._path, "wb", buffering=0)  # noqa: SIM115  (stays open)
-        elif self._size + len(data) > self._limit:
-            self._turn()
+            self._file, self._size = open(self._path, "wb", buffering=0, opener=_for_us_alone), 0  # noqa: SIM115  (stays open)
         self._size += self._file.write(data)
 
-    def _turn(self) -> None:
-        assert self._file is not None
-        self._file.close()
-        self._path.replace(self._path.with_name(self._path.name + ".1"))
-        self._file, self._size = open(self._path, "wb", buffering=0), 0  # noqa: SIM115
+
+def _for_us_alone(path: str, flags: int) -> int:
+    # A server that is told to log at INFO prints its flags, and the key among them.
+    return os.open(path, flags, 0o600)

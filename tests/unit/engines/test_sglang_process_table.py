@@ -64,6 +64,19 @@ def test_a_full_disk_takes_nothing_from_the_last_words() -> None:
     log.close()
 
 
+def test_a_log_that_could_not_turn_goes_on_when_it_can(tmp_path: Path) -> None:
+    log = BoundedLog(tmp_path / "log", 10)
+    log.write(b"8 bytes.")
+    (tmp_path / "log.1").mkdir()
+    log.write(b"lost")
+    log.write(b"!")
+    (tmp_path / "log.1").rmdir()
+    log.write(b"second")
+    log.close()
+    assert ((tmp_path / "log.1").read_bytes(), (tmp_path / "log").read_bytes()) == (b"8 bytes.", b"second")
+    assert (tmp_path / "log").stat().st_mode & 0o077 == 0, "it may show the key"
+
+
 def test_the_tail_begins_with_a_whole_line(tmp_path: Path) -> None:
     log = BoundedLog(tmp_path / "log", 1 << 20)
     for number in range(TAIL_BYTES):
