@@ -1,9 +1,9 @@
-"""What engine=sglang needs of this machine: its environment, flags it will take, GPUs for all cells, short paths."""
+"""What engine=sglang needs of this machine: something that computes, GPUs for all cells, flags it will take, its environment, short paths."""
 
 import os
 from pathlib import Path
 
-from gyre_hpc.config.engine_schema import Device, SGLangKV
+from gyre_hpc.config.engine_schema import Device, SGLangConfig, SGLangKV
 from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.engines.sglang.environment import choose_device, find
@@ -25,10 +25,9 @@ def check_server(config: Config) -> None:
         raise UserError("engine.sglang.kv", "pd", "cells do not change roles in pairs yet; set none or shared")
     _check_devices(config)
     device = choose_device(sglang.device)
-    python = find(sglang, cache_folder(config), device)
     if sglang.launcher and not Path(sglang.launcher).expanduser().is_file():
         raise UserError("engine.sglang.launcher", sglang.launcher, "is no file; name a Python program that starts SGLang, or leave it out")
-    # Flags that cannot be are told now, not by every cell.
+    # Flags that cannot be are told now, not by every cell; and before somebody installs gigabytes for them.
     create_launch(
         config.engine,
         max_context=config.model.max_context,
@@ -36,11 +35,12 @@ def check_server(config: Config) -> None:
         world=config.cluster.ranks_per_cell,
         nodes=Nodes(),
         device=device,
-        python=python,
+        python=Path("python"),
         program=(),
         folder=Path("server"),
         inherited={},
     )
+    find(sglang, cache_folder(config), device)
     _check_scratch(config)
 
 
@@ -48,6 +48,7 @@ def _check_devices(config: Config) -> None:
     cells, ranks = config.cluster.cells, config.cluster.ranks_per_cell
     device, devices = choose_device(config.engine.sglang.device), devices_here(os.environ)
     if device is not Device.cuda:
+        _check_computes_on_cpu(config.engine.sglang)
         if config.engine.deterministic:
             raise UserError(
                 "engine.deterministic", True, "SGLang has this mode on GPUs alone, and there is none here; false with engine=sglang"
@@ -62,6 +63,19 @@ def _check_devices(config: Config) -> None:
             f"{cells} cells of {ranks} ranks need {cells * ranks} GPUs, {len(devices)} are to be seen here; fewer cells, or, to let small "
             f"models share a GPU, name it several times: CUDA_VISIBLE_DEVICES={','.join([devices[0]] * min(cells * ranks, 4))}",
         )
+
+
+def _check_computes_on_cpu(sglang: SGLangConfig) -> None:
+    """Another build of SGLang does, or a launcher that brings what is missing; the environment that we make without one does not."""
+    if sglang.environment or sglang.launcher:
+        return
+    seen = "no NVIDIA GPU is to be seen here, and " if sglang.device is Device.auto else ""
+    raise UserError(
+        "engine.sglang.device",
+        sglang.device.value,
+        f"{seen}SGLang as released has no kernels for CPUs; engine=embedded, or cuda where there is an NVIDIA GPU (a build of your own for "
+        "CPUs: name it in engine.sglang.environment; for tests: engine.sglang.launcher=tests/sglang/launch_without_gpu.py)",
+    )
 
 
 def _check_scratch(config: Config) -> None:

@@ -1,5 +1,6 @@
 """What a run with SGLang would fail for in this place is said at the door."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -34,7 +35,8 @@ def test_what_it_needs_is_here_also_with_kv_transports_that_do_not_concern_it(tm
 @pytest.mark.parametrize(
     ("values", "field", "remedy"),
     [
-        ({"environment": ""}, "engine", "gyre engine install sglang --device cpu"),
+        ({"environment": "", "launcher": __file__}, "engine", "gyre engine install sglang --device cpu"),
+        ({"environment": "", "launcher": __file__, "flags": {"port": 1}}, "engine.sglang.flags.port", "leave --port out"),
         ({"environment": "/nosuch"}, "engine.sglang.environment", "bin/python"),
         ({"launcher": "/nosuch.py"}, "engine.sglang.launcher", "no file"),
         ({"kv": SGLangKV.pd}, "engine.sglang.kv", "none or shared"),
@@ -45,6 +47,21 @@ def test_what_is_missing_is_refused_by_name(tmp_path: Path, values: dict[str, ob
     with pytest.raises(UserError, match=remedy) as caught:
         check_surroundings(config_for(tmp_path, **{f"engine__sglang__{name}": value for name, value in values.items()}))
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize(("device", "remedy"), [(Device.cpu, "^SGLang as released"), (Device.auto, "^no NVIDIA GPU .* SGLang as released")])
+def test_a_cpu_is_refused_unless_somebody_names_an_sglang_that_computes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: Device, remedy: str
+):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.raises(UserError) as caught:
+        check_surroundings(config_for(tmp_path, engine__sglang__environment="", engine__sglang__device=device))
+    assert (caught.value.field, caught.value.value) == ("engine.sglang.device", device.value)
+    assert re.search(remedy, caught.value.remedy)
+    assert "engine=embedded" in caught.value.remedy
+    monkeypatch.setattr("gyre_hpc.launch.server_surroundings.find", lambda config, cache, device: Path("python"))
+    check_surroundings(config_for(tmp_path / "named", engine__sglang__device=device))
+    check_surroundings(config_for(tmp_path / "started", engine__sglang__environment="", engine__sglang__launcher=__file__))
 
 
 @pytest.mark.parametrize(
