@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_marked_processes_are_those_of_that_very_folder() -> None:
         child.stdout.readline()
         assert marked("/here/1") == [process_of(child.pid)] and marked("/here") == []
         child.communicate(b"\n")
+
+
+def test_processes_that_others_keep_to_themselves_are_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    def hidden(path: str, *args: Any, **more: Any) -> Any:
+        if path == f"/proc/{os.getppid()}/stat":
+            raise PermissionError(path)
+        return open(path, *args, **more)
+
+    monkeypatch.setattr(process_table, "open", hidden, raising=False)
+    assert identify(os.getppid()) is None and marked("/here") == []
 
 
 def test_a_full_disk_takes_nothing_from_the_last_words() -> None:
