@@ -49,15 +49,15 @@ def deterministic(config: Config) -> Iterator[Breach]:
 
 
 def sglang(config: Config) -> Iterator[Breach]:
-    """A cell that serves with SGLang."""
-    if config.engine.kind is not EngineKind.sglang:
-        return
-    yield from _sampling(config)
+    """A cell that serves with SGLang. A value that can never be is refused also where another engine serves: it is a slip of somebody."""
     yield from _start(config)
     given = config.engine.sglang
     for name in ("stream_tokens", "start_deadline_s", "update_deadline_s", "orphan_s"):
         if not getattr(given, name) > 0:
             yield f"engine.sglang.{name}", getattr(given, name), "must be greater than 0"
+    if config.engine.kind is not EngineKind.sglang:
+        return
+    yield from _sampling(config)
     if given.kv is not SGLangKV.none and config.engine.keep_kv:
         yield "engine.keep_kv", True, f"how old KV is does not travel with it: false with engine.sglang.kv={given.kv.value}"
     if given.kv is SGLangKV.shared and not given.storage:

@@ -53,6 +53,16 @@ def test_what_sglang_cannot_do_is_refused_by_name(values: dict[str, Any], field:
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize(("name", "value"), [("start_deadline_s", -1.0), ("stream_tokens", 0), ("dtype", "int8")])
+def test_a_value_that_can_never_be_is_refused_also_with_another_engine(name: str, value: object):
+    config = Config()
+    assert config.engine.kind is EngineKind.embedded
+    setattr(config.engine.sglang, name, value)
+    with pytest.raises(UserError) as caught:
+        validate(config)
+    assert caught.value.field == f"engine.sglang.{name}"
+
+
 @pytest.mark.parametrize(
     "values",
     [
