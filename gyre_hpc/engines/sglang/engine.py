@@ -12,6 +12,7 @@ server says that it is idle: either would end it otherwise.
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Protocol
@@ -31,6 +32,8 @@ from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
 from gyre_hpc.transport.base import SnapshotStore
+
+_LOG = logging.getLogger(__name__)
 
 IDLE_S = 60.0
 """Until a server without requests of ours says that it is idle: one step of its scheduler."""
@@ -130,7 +133,9 @@ class SGLangEngine(ServedEngine):
     async def wake(self, version: Version) -> list[RankMemory]:
         async with self._changing:
             self._check()
-            assert not self._is_awake, "wake of an engine that is awake"
+            if self._is_awake:  # the step is tried again: it failed after this part of it
+                assert version == self._calls.label.version, f"wake with {version} of an engine that serves {self.version_text()}"
+                return await self._memory.measure()
             with self._store.hold(version) as tensors:
                 async with self._change("awake"):
                     await self._server.resume_memory()
@@ -179,10 +184,10 @@ class SGLangEngine(ServedEngine):
         self._holder.note("changing")
         try:
             yield
+            self._holder.note(to)
         except BaseException as error:
             self._calls.lose(f"the change to `{to}` broke off: {error!r}")
             raise
-        self._holder.note(to)
 
     def _check(self) -> None:
         """Raises ServerLost: what a lost server has is not known, so it is neither asleep nor awake."""
@@ -190,9 +195,11 @@ class SGLangEngine(ServedEngine):
             raise ServerLost(self._calls.lost)
 
     def _on_lost(self, reason: str) -> None:
-        # Nobody is to adopt it.
-        self._holder.note("changing")
         self.book.fail(reason)
+        try:
+            self._holder.note("changing")  # nobody is to adopt it
+        except OSError:
+            _LOG.exception("a lost server could not be marked as such")
 
     # Calls
 

@@ -179,18 +179,6 @@ def test_a_server_that_is_lost_is_adopted_by_nobody() -> None:
     run(test)
 
 
-def test_an_engine_that_is_lost_before_a_call_took_its_first_step_can_be_closed() -> None:
-    async def test(one: Bench) -> None:
-        call = one.ask(20)
-        one.upstream.die()
-        assert one.engine._attempts is not None
-        one.engine._attempts.lose("connection reset")
-        await one.settle()
-        assert call.status == 500 and len(one.engine._attempts) == 0
-
-    run(test)
-
-
 def test_whatever_fails_at_the_end_the_server_is_ended() -> None:
     async def main() -> None:
         one = Bench()

@@ -1,0 +1,59 @@
+"""An SGLang engine that is lost at bad moments, and steps that are tried again."""
+
+import errno
+
+import pytest
+
+from tests.fakes.sglang_bench import VERSIONS, Bench, run
+
+
+def test_an_engine_that_is_lost_before_a_call_took_its_first_step_can_be_closed() -> None:
+    async def test(one: Bench) -> None:
+        call = one.ask(20)
+        one.upstream.die()
+        assert one.engine._attempts is not None
+        one.engine._attempts.lose("connection reset")
+        await one.settle()
+        assert call.status == 500 and len(one.engine._attempts) == 0
+
+    run(test)
+
+
+def full_disk(state: str) -> None:
+    raise OSError(errno.ENOSPC, "no space left")
+
+
+def test_a_lost_server_ends_its_calls_also_where_that_cannot_be_noted() -> None:
+    async def test(one: Bench) -> None:
+        call = one.ask(20)
+        await one.settle()
+        one.holder.note = full_disk  # type: ignore[method-assign]
+        one.upstream.die()
+        await one.settle()
+        assert call.status == 500 and call.is_over and not one.upstream.requests
+
+    run(test)
+
+
+def test_a_change_that_cannot_be_noted_is_one_that_broke_off() -> None:
+    async def test(one: Bench) -> None:
+        noted = one.holder.note
+        one.holder.note = lambda state: noted(state) if state == "changing" else full_disk(state)  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="no space left"):
+            await one.engine.update_weights(VERSIONS[1])
+        assert "broke off" in (one.engine.failure() or "")
+
+    run(test)
+
+
+def test_a_wake_whose_figures_were_lost_may_be_asked_for_again() -> None:
+    async def test(one: Bench) -> None:
+        call = one.ask(20)
+        before = list(one.upstream.log)
+        assert await one.engine.wake(VERSIONS[0]) and one.upstream.log == before
+        await one.finish()
+        assert call.answer.spans == [("0.0", 0, 20)]
+        with pytest.raises(AssertionError, match="serves 0.0"):
+            await one.engine.wake(VERSIONS[1])
+
+    run(test)
