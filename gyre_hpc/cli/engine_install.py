@@ -19,8 +19,7 @@ def call(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gyre_hpc.config.engine_schema import Device, EngineKind
-    from gyre_hpc.config.place import cache_folder
-    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.config.place import cache_of_command
     from gyre_hpc.errors import UserError
     from gyre_hpc.launch.engine_install import install
 
@@ -31,7 +30,7 @@ def call(args: argparse.Namespace) -> int:
     if args.name != EngineKind.sglang.value:
         print(f"{args.name} comes with gyre_hpc; nothing to install")
         return 0
-    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    cache = cache_of_command(args.cache)
     console = Console(highlight=False, soft_wrap=True, markup=False)
     with console.status("installing sglang"):
         try:

@@ -11,11 +11,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def call(args: argparse.Namespace) -> int:
     from gyre_hpc.config.engine_schema import EngineKind
-    from gyre_hpc.config.place import cache_folder
-    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.config.place import cache_of_command
     from gyre_hpc.launch.engine_install import installations
 
-    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    cache = cache_of_command(args.cache)
     rows: list[tuple[str, ...]] = [_TITLES]
     rows += [(kind.value, "", "", "comes along", "", "") for kind in EngineKind if kind is not EngineKind.sglang]
     rows += [("sglang", one.version, one.device, one.state, one.size, str(one.folder)) for one in installations(cache)]

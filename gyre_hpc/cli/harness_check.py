@@ -28,8 +28,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def call(args: argparse.Namespace) -> int:
-    from gyre_hpc.config.place import cache_folder
-    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.config.place import cache_of_command
     from gyre_hpc.harnesses import create_harness
     from gyre_hpc.harnesses.place import installed_folder
     from gyre_hpc.launch.harness_install import is_installed
@@ -41,7 +40,7 @@ def call(args: argparse.Namespace) -> int:
     scenarios = [scenario_named(name) for name in dict.fromkeys(args.scenario)] or SCENARIOS
     harness = create_harness(args.name)
     dialect_of(args.name)
-    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    cache = cache_of_command(args.cache)
     folder = installed_folder(cache, harness, args.version or harness.version)
     if not is_installed(folder):
         which = (f" --version {args.version}" if args.version else "") + (f" --cache {args.cache}" if args.cache else "")

@@ -12,8 +12,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def call(args: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from gyre_hpc.config.place import cache_folder
-    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.config.place import cache_of_command
     from gyre_hpc.errors import UserError
     from gyre_hpc.harnesses import create_harness
     from gyre_hpc.launch.harness_install import install
@@ -21,7 +20,7 @@ def call(args: argparse.Namespace) -> int:
     harness = create_harness(args.name)
     version = args.version or harness.version
     harness.installation(version)  # a wrong version is said before anything is made
-    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    cache = cache_of_command(args.cache)
     console = Console(highlight=False, soft_wrap=True)
     with console.status(f"installing {harness.name} {version}"):
         try:

@@ -12,8 +12,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def call(args: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from gyre_hpc.config.place import cache_folder
-    from gyre_hpc.config.schema import Config, PathsConfig
+    from gyre_hpc.config.place import cache_of_command
     from gyre_hpc.harnesses import HARNESSES, create_harness
     from gyre_hpc.harnesses.base import Harness
     from gyre_hpc.harnesses.place import installed_folder
@@ -29,7 +28,7 @@ def call(args: argparse.Namespace) -> int:
         size = f"{disk_bytes(folder) / 1e6:.0f} MB" if there else f"~{installation.megabytes} MB"
         return harness.name, shown, harness.protocol, "yes" if there else "no", size, installation.licence
 
-    cache = cache_folder(Config(paths=PathsConfig(cache=args.cache)))
+    cache = cache_of_command(args.cache)
     rows = [_TITLES, *(row(harness, version, cache) for harness in map(create_harness, HARNESSES) for version in harness.versions)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for cells in rows:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.config.schema import Config
+from gyre_hpc.config.schema import Config, PathsConfig
 from gyre_hpc.errors import UserError
 
 LONGEST_SCRATCH = 60
@@ -61,6 +61,16 @@ def cache_folder(config: Config) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         _must_be_writable(folder)
     return folder
+
+
+def cache_of_command(given: str) -> Path:
+    """What a command's --cache says; empty: that of paths.cache. Raises UserError with the name that the person used."""
+    try:
+        return cache_folder(Config(paths=PathsConfig(cache=given)))
+    except UserError as error:
+        if given:
+            raise UserError("--cache", given, error.remedy) from error
+        raise
 
 
 def scratch_folder(config: Config, run: RunFolder) -> Path:

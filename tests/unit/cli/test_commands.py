@@ -36,6 +36,19 @@ def test_a_folder_that_is_no_run_is_exit_code_2_and_one_line(command: str, tmp_p
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    "command", [["engine", "list"], ["engine", "install", "sglang"], ["harness", "list"], ["harness", "install", "codex"]]
+)
+def test_a_cache_that_cannot_be_is_told_under_the_name_that_was_used(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "file").write_text("")
+    assert run([*command, "--cache", str(tmp_path / "file" / "below")]) == 2
+    said = capsys.readouterr()
+    assert len(said.err.splitlines()) == 1
+    assert f"--cache='{tmp_path}/file/below'" in said.err and not said.out
+
+
 def test_report_writes_both_files_and_prints_the_closing_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = make_run(tmp_path)
     assert run(["report", str(tmp_path)]) == 0
