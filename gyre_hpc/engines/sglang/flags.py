@@ -174,10 +174,10 @@ def _with_users(flags: _Flags, users: Mapping[str, Any]) -> _Flags:
     merged = dict(flags)
     for given, value in users.items():
         name = str(given).lstrip("-").replace("_", "-")
-        name = _ALIASES.get(name, name)
         # argparse takes any beginning of a name for the name.
-        protected = next((flag for flag in _PROTECTED if flag.startswith(name)), None)
+        protected = next((flag for flag in (*_PROTECTED, *_ALIASES) if flag.startswith(name)), None)
         if protected is not None:
+            protected = _ALIASES.get(protected, protected)
             raise UserError(f"engine.sglang.flags.{given}", value, f"leave --{protected} out: {_PROTECTED[protected]}")
         merged[name] = value
     return merged

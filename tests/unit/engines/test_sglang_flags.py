@@ -106,7 +106,20 @@ def test_users_flags_win() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["port", "--api-key", "tp_size", "tp", "tensor-parallel-size", "nnodes", "model", "incremental-streaming", "config"]
+    "name",
+    [
+        "port",
+        "--api-key",
+        "tp_size",
+        "tp",
+        "tensor-parallel-size",
+        "tensor-par",
+        "nnodes",
+        "model",
+        "nccl-init",
+        "incremental-streaming",
+        "config",
+    ],
 )
 def test_flags_of_the_protocol_are_refused_by_any_of_their_names(name: str) -> None:
     with pytest.raises(UserError, match=f"engine.sglang.flags.{name}='7'") as refused:
