@@ -70,9 +70,8 @@ class Attempts:
         """Those that the server has."""
         self._holds: set[str] = set()
         """Why it stands still; empty: it does not."""
-        self._still, self._empty = asyncio.Event(), asyncio.Event()
+        self._still = asyncio.Event()
         self._still.set()
-        self._empty.set()
 
     def __len__(self) -> int:
         return len(self._sents)
@@ -91,7 +90,6 @@ class Attempts:
             return
         sent = Sent(call, self._decode)
         self._sents[call.number] = sent
-        self._empty.clear()
         task = self._tasks[call.number] = asyncio.create_task(self._run(sent))
         # Not at the end of the task's own code: of one that is cancelled before its first step none is run.
         task.add_done_callback(lambda _: self._forget(sent))
@@ -120,8 +118,10 @@ class Attempts:
         self._tell_all()
 
     async def drained(self) -> None:
-        """Until no call is here any more; those that were answered are ended at the server too."""
-        await self._empty.wait()
+        """Until none of the calls of now is here any more; those that were answered are ended at the server too. It does not wait for
+        calls that come meanwhile: they may have to wait for whoever waits here."""
+        if self._tasks:
+            await asyncio.wait(list(self._tasks.values()))
 
     def retracted(self) -> None:
         """The KV of all calls is gone, or may go."""
@@ -145,7 +145,7 @@ class Attempts:
         for task in self._tasks.values():
             task.cancel()
         await self.guests.end("the engine ends")
-        await self._empty.wait()
+        await self.drained()
 
     def _tell_all(self) -> None:
         for sent in self._sents.values():
@@ -166,8 +166,6 @@ class Attempts:
 
     def _forget(self, sent: Sent) -> None:
         del self._sents[sent.call.number], self._tasks[sent.call.number]
-        if not self._sents:
-            self._empty.set()
 
     async def _answer(self, sent: Sent) -> None:
         self._deliver(sent.at_once())

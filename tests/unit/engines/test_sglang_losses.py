@@ -1,5 +1,6 @@
-"""An SGLang engine that is lost at bad moments, and steps that are tried again."""
+"""An SGLang engine that is lost at bad moments, steps that are tried again, waits that end."""
 
+import asyncio
 import errno
 
 import pytest
@@ -55,5 +56,27 @@ def test_a_wake_whose_figures_were_lost_may_be_asked_for_again() -> None:
         assert call.answer.spans == [("0.0", 0, 20)]
         with pytest.raises(AssertionError, match="serves 0.0"):
             await one.engine.wake(VERSIONS[1])
+
+    run(test)
+
+
+def test_who_waits_for_answered_calls_to_end_does_not_wait_for_those_that_come_meanwhile() -> None:
+    async def test(one: Bench) -> None:
+        one.ask(50, stop_ids=frozenset(range(50)))
+        await one.settle()
+        one.upstream.compute(3)
+        one.upstream.may_abort.clear()
+        one.upstream.speak()
+        await one.settle()
+        assert not len(one.engine.book) and one.upstream.requests, "the server is ahead of our end"
+        flushing = asyncio.create_task(one.engine.flush_cache())
+        await one.settle()
+        assert not flushing.done()
+        late = one.ask(20)
+        await one.settle()
+        one.upstream.may_abort.set()
+        await one.settle()
+        assert flushing.done() and not flushing.result() and not late.is_over
+        await one.finish()
 
     run(test)
