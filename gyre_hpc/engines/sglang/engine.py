@@ -184,6 +184,7 @@ class SGLangEngine(ServedEngine):
         self._holder.note("changing")
         try:
             yield
+            self._check()
             self._holder.note(to)
         except BaseException as error:
             self._calls.lose(f"the change to `{to}` broke off: {error!r}")

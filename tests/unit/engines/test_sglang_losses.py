@@ -2,9 +2,11 @@
 
 import asyncio
 import errno
+from typing import Any
 
 import pytest
 
+from gyre_hpc.engines.sglang.parts import ServerLost
 from tests.fakes.sglang_bench import VERSIONS, Bench, run
 
 
@@ -43,6 +45,23 @@ def test_a_change_that_cannot_be_noted_is_one_that_broke_off() -> None:
         with pytest.raises(OSError, match="no space left"):
             await one.engine.update_weights(VERSIONS[1])
         assert "broke off" in (one.engine.failure() or "")
+
+    run(test)
+
+
+def test_a_server_that_is_lost_in_the_midst_of_a_change_stays_so() -> None:
+    async def test(one: Bench) -> None:
+        send = one.sender.send
+
+        async def loses_meanwhile(*args: Any, **more: Any) -> None:
+            await send(*args, **more)
+            assert one.engine._attempts is not None
+            one.engine._attempts.lose("no sign of health")
+
+        one.sender.send = loses_meanwhile  # type: ignore[method-assign]
+        with pytest.raises(ServerLost, match="no sign of health"):
+            await one.engine.update_weights(VERSIONS[1])
+        assert one.holder.states[-1] == "changing", "nobody adopts it"
 
     run(test)
 
