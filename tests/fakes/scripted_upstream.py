@@ -9,7 +9,6 @@ import zlib
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from gyre_hpc.engines.backend import Loads
 from gyre_hpc.engines.sglang.parts import Address, Chunk, ServerLost
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -138,9 +137,6 @@ class ScriptedUpstream:
 
     async def ask(self, path: str, body: Mapping[str, Any], deadline_s: float) -> Any:
         raise AssertionError(path)
-
-    async def loads(self) -> Loads:
-        raise AssertionError("nobody asks")
 
     async def info(self) -> dict[str, Any]:
         return {"max_total_num_tokens": 4096}

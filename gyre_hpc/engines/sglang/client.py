@@ -12,7 +12,6 @@ import aiohttp
 import msgspec
 import orjson
 
-from gyre_hpc.engines.backend import Loads
 from gyre_hpc.engines.sglang.parts import Address, Chunk, NotAnswered, Refused, ServerLost
 
 CONNECT_S = 10.0
@@ -99,15 +98,6 @@ class Client:
 
     async def ask(self, path: str, body: Mapping[str, Any], deadline_s: float) -> Any:
         return await self._json("POST", path, orjson.dumps(body), deadline_s)
-
-    async def loads(self) -> Loads:
-        rows = (await self._json("GET", "/v1/loads", None, CONTROL_S))["loads"]
-        return Loads(
-            num_running=sum(row["num_running_reqs"] for row in rows),
-            num_waiting=sum(row["num_waiting_reqs"] for row in rows),
-            num_used_tokens=sum(row["num_used_tokens"] for row in rows),
-            num_total_tokens=sum(row["max_total_num_tokens"] for row in rows),
-        )
 
     async def info(self) -> dict[str, Any]:
         return dict(await self._json("GET", "/server_info", None, CONTROL_S))

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from gyre_hpc.engines.backend import Loads
 from gyre_hpc.errors import GyreError
 from gyre_hpc.protocol.identity import Version
 
@@ -113,8 +112,6 @@ class Upstream(Protocol):
 
     async def ask(self, path: str, body: Mapping[str, Any], deadline_s: float) -> Any:
         """POST anything else; the JSON answer. Raises Refused."""
-
-    async def loads(self) -> Loads: ...
 
     async def info(self) -> dict[str, Any]:
         """/server_info."""

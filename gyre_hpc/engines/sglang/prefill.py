@@ -43,7 +43,7 @@ class Paired:
         self._decode, self._prefill, self._served = decode, prefill, served
         self.abort, self.abort_all, self.flush = decode.abort, decode.abort_all, decode.flush
         self.release_memory, self.resume_memory = decode.release_memory, decode.resume_memory
-        self.ask, self.loads, self.info = decode.ask, decode.loads, decode.info
+        self.ask, self.info = decode.ask, decode.info
         self.is_well, self.close = decode.is_well, decode.close
 
     async def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
