@@ -12,6 +12,7 @@ from typing import Any
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV
 from gyre_hpc.engines.sglang.parts import Launch, Nodes
+from gyre_hpc.engines.sglang.watch import ANSWER_S
 from gyre_hpc.errors import UserError
 
 CONTEXT_MARGIN = 8
@@ -222,6 +223,8 @@ def _environment(config: EngineConfig, device: Device, part: Part, folder: Path,
         "SGLANG_ALLOW_OVERWRITE_LONGER_CONTEXT_LEN": "1",
         # Otherwise /health generates a token, and takes a second.
         "SGLANG_ENABLE_HEALTH_ENDPOINT_GENERATION": "false",
+        # Otherwise /health_generate says after 20 s that it is not well, in the midst of a long step.
+        "SGLANG_HEALTH_CHECK_TIMEOUT": str(int(ANSWER_S)),
     }
     if part is not Part.whole and device is Device.cpu:
         # Sending a cached prefix while the rest is computed waits for CUDA's events: it would end the server.

@@ -10,6 +10,7 @@ from gyre_hpc.config.engine_schema import Device, EngineConfig, EngineKind, SGLa
 from gyre_hpc.engines.sglang.flags import Part, create_launch
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Launch, Nodes
+from gyre_hpc.engines.sglang.watch import ANSWER_S
 from gyre_hpc.errors import UserError
 from gyre_hpc.models.qwen3_config import Qwen3Config, read_config
 
@@ -164,6 +165,10 @@ def test_a_restarted_leader_asks_for_the_same_launch() -> None:
     again = launch(inherited={"PATH": "/bin", "GYRE_PARENT_PID": "2", "TORCHELASTIC_RESTART_COUNT": "1"})
     assert first.digest() == again.digest()
     assert first.digest() != launch(inherited={"PATH": "/usr/bin"}).digest()
+
+
+def test_a_server_has_the_time_to_say_that_it_is_well_which_its_watch_gives_it() -> None:
+    assert float(launch().environ["SGLANG_HEALTH_CHECK_TIMEOUT"]) == ANSWER_S
 
 
 def test_users_environment_wins_but_for_the_place_of_sockets() -> None:
