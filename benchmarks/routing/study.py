@@ -87,7 +87,7 @@ class Study:
 
     def _send(self, ask: Ask) -> None:
         cell = self._router.route(ask, [cell for cell in self._cells if cell.is_open])
-        self._kernel.mark(f"{ask.execution} {ask.place} {cell.name}")
+        self._kernel.mark(cell.name, str(ask.execution), str(ask.place))
         self._router.sent(ask, cell)
         cell.take(ask)
 
