@@ -59,6 +59,7 @@ imports: env
 
 types: env
 	@$(PY) -m mypy
+	@$(PY) -m mypy -p benchmarks
 
 rules: env
 	@$(PY) tests/house/rules.py

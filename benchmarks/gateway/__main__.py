@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.gateway import journal_size, lag, live, turns
 from benchmarks.gateway.chat_setup import make_plan
 from benchmarks.gateway.goals import Figures
-from benchmarks.gateway.processes import cores
+from benchmarks.gateway.processes import Process, cores
 from benchmarks.gateway.speed import CASES, Speed
 from benchmarks.gateway.targets import LITELLM, Floor, GyreGateway, LiteLlm, PassThrough, Stub, Target, close_all
 from gyre_hpc.config.place import cache_folder
@@ -49,7 +49,7 @@ def main() -> None:
         except UserError as error:
             parser.error(f"--tokenizer={given.tokenizer}: {error}")
         stub = Stub(plan, folder, client_core)
-        opened = [stub.process]
+        opened: list[Process | None] = [stub.process]
         try:
             if "speed" in parts:
                 _speed(given, figures, plan, stub, folder, proxy_core)
@@ -57,7 +57,7 @@ def main() -> None:
                 gateway = GyreGateway(stub, plan, folder / "live", proxy_core)
                 opened.append(gateway.process)
                 live.measure(gateway, stub, figures)
-                gateway.process.close()
+                close_all([gateway.process])
             if "lag" in parts:
                 gateway = GyreGateway(stub, plan, folder / "lag", proxy_core, keepalive_s=lag.KEEPALIVE_S, progress_tokens=1)
                 bare = PassThrough(stub, folder, proxy_core)

@@ -60,7 +60,8 @@ class Speed:
 
     def __init__(self, targets: list[Target], plan: Plan) -> None:
         self._targets, self._plan = targets, plan
-        self._bodies, self._number = {"short": ShortBodies(), "new": NewBodies()}, 0
+        self._bodies: dict[str, ShortBodies | NewBodies] = {"short": ShortBodies(), "new": NewBodies()}
+        self._number = 0
         self.rows: dict[tuple[str, int], dict[str, Row]] = {}
 
     def run(self, rounds: int, seconds: float, say: Callable[[str], None]) -> None:

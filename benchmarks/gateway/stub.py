@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def engine_event(ids: list[int], start: int, finish: dict[str, Any] | None) -> d
     return {"text": "", "output_ids": ids, "meta_info": meta, "output_start": start}
 
 
-def engine_answer(ids: list[int]) -> bytes:
+def engine_answer(ids: Sequence[int]) -> bytes:
     """A whole stream, one event per token."""
     last = len(ids) - 1
     stop = {"type": "stop", "matched": ids[-1]}

@@ -8,6 +8,7 @@ import urllib.request
 import venv
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -102,7 +103,7 @@ class LiteLlm(Target):
 class GyreGateway(Target):
     """A shard as the supervisor starts it: the process main, a run folder, the journal with fsync."""
 
-    def __init__(self, stub: Stub, plan: Plan, folder: Path, core: int, *, fsync: bool = True, **changes: float) -> None:
+    def __init__(self, stub: Stub, plan: Plan, folder: Path, core: int, *, fsync: bool = True, **changes: Any) -> None:
         self.name = "gyre gateway" if fsync else "gyre without fsync"
         self._plan, self.folder = plan, RunFolder(folder)
         write_run_folder(self.folder, plan, changes, fsync=fsync)
@@ -123,7 +124,7 @@ class GyreGateway(Target):
         return post(path, body, token, "X-Agent-Id: main\r\n")
 
 
-def write_run_folder(folder: RunFolder, plan: Plan, changes: dict[str, float], *, fsync: bool = True) -> None:
+def write_run_folder(folder: RunFolder, plan: Plan, changes: dict[str, Any], *, fsync: bool = True) -> None:
     """config.yaml and the run token. `changes` are fields of the group gateway."""
     config = Config()
     config.model = dataclasses.replace(config.model, tokenizer=plan.tokenizer, template=plan.template, max_context=4_000_000)
