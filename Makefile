@@ -43,7 +43,7 @@ test-gpu: env
 	@if $(PY) -c 'import sys; from gyre_hpc.engines.sglang.environment import sees_gpu; sys.exit(not sees_gpu())'; then \
 	  $(VENV)/bin/gyre engine install sglang --device cuda; \
 	fi
-	@timeout --signal=INT 480 $(PY) -m pytest $(ARGS) tests/gpu
+	@timeout --signal=INT --kill-after=20 480 $(PY) -m pytest $(ARGS) tests/gpu
 
 # `make -k check` goes on after a failure.
 check: lint layout imports types rules

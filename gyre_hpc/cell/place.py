@@ -13,9 +13,6 @@ from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.lifetime import SUPERVISOR_PID
 
-MEET_S = 60.0
-"""A rank that has joined its cell's world hears its leader at once."""
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
@@ -53,9 +50,10 @@ class Place:
         return self.local_rank == 0
 
 
-def meet(place: Place, channel: Channel | None, interface: str) -> Nodes:
+def meet(place: Place, channel: Channel | None, interface: str, deadline_s: float) -> Nodes:
     """The cell's nodes, as the server on this one sees them. Called by every rank: the leader chooses where the server's ranks meet,
     and tells the others. Chosen anew each time: so the server of a cell of several nodes is never adopted on a part of them.
+    deadline_s: a rank comes here once its trainer is made; the slowest to read its checkpoint counts.
 
     Raises CellLost, OSError.
     """
@@ -65,9 +63,9 @@ def meet(place: Place, channel: Channel | None, interface: str) -> Nodes:
     if place.is_leader:
         address = f"{interface}:{_free_port(interface)}"
         for rank in range(1, place.world):
-            channel.send(rank, address.encode(), MEET_S)
+            channel.send(rank, address.encode(), deadline_s)
     else:
-        address = channel.receive(0, MEET_S).decode()
+        address = channel.receive(0, deadline_s).decode()
     return Nodes(number=place.node, count=place.num_nodes, address=address)
 
 

@@ -88,7 +88,7 @@ def make_follower(birth: Birth, place: Place, world: World) -> Rank:
             rank.kv = KvRank(place.rank, rank.engine.page_bytes, lambda: block_transport(config))
         rank.engine.start()
     if config.engine.kind is EngineKind.sglang:
-        nodes = meet(place, world.channel, config.network.interface)
+        nodes = meet(place, world.channel, config.network.interface, config.cluster.start_deadline_s)
         if nodes.number and place.holds_server:
             rank.server = server_part(birth, place, nodes)
             rank.server.start()
@@ -189,7 +189,7 @@ def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnap
     tokenizer = create_chat_format(config.model).tokenizer
     server: dict[str, Any] = {}
     if config.engine.kind is EngineKind.sglang:
-        nodes = meet(place, world.channel if world else None, config.network.interface)
+        nodes = meet(place, world.channel if world else None, config.network.interface, config.cluster.start_deadline_s)
         server = {
             "nodes": nodes,
             "folder": server_folder(birth, nodes),

@@ -84,6 +84,8 @@ _PROTECTED = {
     "device": "set engine.sglang.device",
     "dtype": "set engine.sglang.dtype",
     "tp-size": _OF_THE_CELL,
+    "pp-size": _OF_THE_CELL,
+    "dp-size": _OF_THE_CELL,
     "nnodes": _OF_THE_CELL,
     "node-rank": _OF_THE_CELL,
     "dist-init-addr": _OF_THE_CELL,
@@ -96,7 +98,13 @@ _PROTECTED = {
     "disaggregation-bootstrap-port": "set engine.sglang.kv",
 }
 """Flags our protocol with the server depends on -> what to do instead."""
-_ALIASES = {"model": "model-path", "tensor-parallel-size": "tp-size", "nccl-init-addr": "dist-init-addr"}
+_ALIASES = {
+    "model": "model-path",
+    "tensor-parallel-size": "tp-size",
+    "pipeline-parallel-size": "pp-size",
+    "data-parallel-size": "dp-size",
+    "nccl-init-addr": "dist-init-addr",
+}
 """SGLang's other names of protected flags."""
 
 

@@ -1,6 +1,7 @@
 """Weights by way of a Hugging Face folder that the server reads: slower than a group, but it asks nothing of the network.
 
-The newest folder stays, since the server may look at its model's folder again; older ones go once it has read the next.
+The newest folder stays, since the server may look at its model's folder again; older ones go once it has read the next, or when the
+next process of the cell joins: what the server has then is sent anew.
 """
 
 import asyncio

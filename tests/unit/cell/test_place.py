@@ -39,16 +39,16 @@ def test_torchrun_says_on_which_node_a_rank_is():
 
 
 def test_one_node_has_nowhere_to_meet():
-    assert meet(Place(rank=0, world=4), None, "127.0.0.1") == Nodes()
+    assert meet(Place(rank=0, world=4), None, "127.0.0.1", 10.0) == Nodes()
 
 
 def test_all_nodes_are_told_the_same_address_on_the_leader_s_interface():
     wires = Wires()
-    own = meet(Place(rank=0, world=4, num_nodes=2), wires, "127.0.0.1")
+    own = meet(Place(rank=0, world=4, num_nodes=2), wires, "127.0.0.1", 10.0)
     host, _, port = own.address.rpartition(":")
     assert (own.number, own.count, host) == (0, 2, "127.0.0.1") and int(port) > 0
     assert set(wires.sent) == {1, 2, 3}, "ranks that hold no server meet too: all do the same"
-    other = meet(Place(rank=2, world=4, node=1, num_nodes=2), wires, "127.0.0.1")
+    other = meet(Place(rank=2, world=4, node=1, num_nodes=2), wires, "127.0.0.1", 10.0)
     assert other == Nodes(number=1, count=2, address=own.address)
 
 
