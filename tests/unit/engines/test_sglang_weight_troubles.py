@@ -106,7 +106,7 @@ def test_ranks_are_let_go_at_once_when_this_end_cannot_send() -> None:
         return await asyncio.gather(*server.receiving, return_exceptions=True)
 
     ended = asyncio.run(updated())
-    assert len(ended) == 2 and all("onnection closed" in str(error) for error in ended), ended
+    assert len(ended) == 2 and all("onnection closed" in str(error) or "Connection reset" in str(error) for error in ended), ended
 
 
 def test_after_a_failed_update_nothing_is_sent_until_a_new_join() -> None:

@@ -262,7 +262,7 @@ def test_list_and_install_on_the_command_line(tmp_path: Path, fake: Put, capsys:
     [
         (["nosuch"], ["NAME='nosuch'", "sglang"]),
         (["sglang", "--device", "tpu"], ["--device='tpu'", "cpu", "cuda"]),
-        (["sglang", "--cache", "/proc/nosuch"], ["paths.cache"]),
+        (["sglang", "--cache", "/proc/nosuch"], ["--cache=", "/proc/nosuch"]),
     ],
 )
 def test_a_wrong_name_device_or_place_is_one_line(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:

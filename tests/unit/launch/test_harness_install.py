@@ -183,7 +183,7 @@ def test_list_and_install_on_the_command_line(tmp_path: Path, npm: Callable[[str
     [
         (["nosuch"], ["harness.name='nosuch'", "claude_code", "codex"]),
         (["codex", "--version", "1"], ["harness.version='1'", VERSION]),
-        (["codex", "--cache", "/proc/nosuch"], ["paths.cache"]),
+        (["codex", "--cache", "/proc/nosuch"], ["--cache=", "/proc/nosuch"]),
     ],
 )
 def test_a_wrong_name_version_or_place_is_one_line(arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
