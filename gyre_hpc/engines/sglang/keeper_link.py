@@ -95,7 +95,7 @@ class KeeperLink:
             await self._writer.wait_closed()
 
     async def _listen(self) -> None:
-        with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError, msgspec.DecodeError):  # what cannot be read comes from no keeper of ours
             while data := await self._reader.read(65536):
                 self._hear(data)
         self._writer.close()

@@ -22,7 +22,7 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.transport.broadcast import BroadcastGroup
 from gyre_hpc.transport.c10d_pieces import Deadline
 
-_DESTROY_S = 5.0
+_DESTROY_S = 2.0
 """A server that does not answer this at the end is about to be ended anyway."""
 
 
