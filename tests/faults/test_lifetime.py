@@ -75,7 +75,7 @@ def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: 
     with Launched(tmp_path) as launched:
         below = launched.wait_running()
         launched.process.send_signal(sig)
-        assert launched.process.wait(timeout=60) == 130, launched.out.read_text()
+        assert launched.process.wait(timeout=110) == 130, launched.out.read_text()
         wait_dead(below)
         assert launched.out.read_text().splitlines()[-1] == f"run stopped; go on with: python launch.py resume={launched.folder.root}"
         assert not scratch_left(tmp_path)
@@ -85,7 +85,7 @@ def test_a_run_stopped_before_its_supervisor_is_up_is_stopped_not_failed(tmp_pat
     with Launched(tmp_path) as launched:
         wait_for(lambda: descendants(launched.process.pid), "start of the supervisor")
         launched.process.send_signal(signal.SIGTERM)
-        assert launched.process.wait(timeout=60) == 130, launched.out.read_text()
+        assert launched.process.wait(timeout=110) == 130, launched.out.read_text()
         assert "run stopped; go on with" in launched.out.read_text()
 
 
@@ -97,7 +97,7 @@ def test_a_failed_run_names_the_reason_and_its_logs(tmp_path: Path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "refuse-gateway-0").write_text("2")
     with Launched(tmp_path) as launched:
-        assert launched.process.wait(timeout=60) == 2
+        assert launched.process.wait(timeout=110) == 2
         assert "run failed: gateway-0 refused its configuration" in launched.out.read_text()
 
 
@@ -106,7 +106,7 @@ def test_a_resumed_run_is_the_next_attempt_in_the_same_folder_and_ends_the_older
         first.wait_running()
         token = first.folder.token.read_text()
         with Launched(tmp_path, resume=True) as second:
-            assert first.process.wait(timeout=60) == 75, "a newer attempt lives"
+            assert first.process.wait(timeout=110) == 75, "a newer attempt lives"
             wait_for(lambda: (first.folder.attempts / "2").exists(), "second attempt")
             wait_for(lambda: second.folder.events("supervisor-0", 2).exists(), "events of the second attempt")
         assert first.folder.token.read_text() == token
@@ -127,7 +127,7 @@ def test_a_launch_into_a_used_folder_is_refused(tmp_path: Path):
     folder = tmp_path / "run"
     store_config(Config(), folder / "config.yaml")
     with Launched(tmp_path) as launched:
-        assert launched.process.wait(timeout=60) != 0
+        assert launched.process.wait(timeout=110) != 0
         assert "holds a run already" in launched.out.read_text()
 
 
@@ -146,7 +146,7 @@ def test_a_run_goes_on_when_nobody_reads_its_output_and_ends_in_order_with_its_t
         os.close(writing)
         below = launched.wait_running()
         launched.process.send_signal(signal.SIGHUP)
-        assert launched.process.wait(timeout=60) == 130
+        assert launched.process.wait(timeout=110) == 130
         wait_dead(below)
         assert launched.folder.summary.exists() and json.loads(end_of(launched.folder, 1).read_text())["exit_code"] == 130
 
@@ -156,5 +156,5 @@ def test_a_failed_run_repeats_what_the_process_said_last(tmp_path: Path):
     (tmp_path / "run" / "refuse-gateway-0").write_text("2")
     (tmp_path / "run" / "logs" / "gateway-0.log").write_text("first\nfield=3: write 4\n")
     with Launched(tmp_path) as launched:
-        assert launched.process.wait(timeout=60) == 2
+        assert launched.process.wait(timeout=110) == 2
         assert launched.out.read_text().splitlines()[-1] == "  field=3: write 4"
