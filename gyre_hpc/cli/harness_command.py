@@ -1,7 +1,8 @@
 """gyre harness ACTION: agent programs that runs can use. One file per action: gyre_hpc/cli/harness_<action>.py."""
 
 import argparse
-import importlib
+
+from gyre_hpc.cli.actions import add_actions, call_action
 
 ACTIONS = {
     "list": "what there is, and what of it is installed",
@@ -11,12 +12,8 @@ ACTIONS = {
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for name, help_text in ACTIONS.items():
-        action = actions.add_parser(name, help=help_text, description=help_text)
-        importlib.import_module(f"gyre_hpc.cli.harness_{name}").add(action)
+    add_actions(parser, "harness", ACTIONS)
 
 
 def call(args: argparse.Namespace) -> int:
-    code: int = importlib.import_module(f"gyre_hpc.cli.harness_{args.action}").call(args)
-    return code
+    return call_action("harness", args)

@@ -8,12 +8,10 @@ from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.engines.sglang.environment import choose_device, find
 from gyre_hpc.engines.sglang.flags import create_launch
-from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Nodes
 from gyre_hpc.errors import UserError
 from gyre_hpc.supervisor.devices import devices_here
 
-_LONGEST_FOLDER = 60
-"""Bytes; of a server's folder (parts.Launch)."""
 _BELOW_SCRATCH = len("/gyre--") + 10
 """Bytes of the run's own folder beside the user's number: an inode in hexadecimal."""
 
@@ -81,7 +79,7 @@ def _check_computes_on_cpu(sglang: SGLangConfig) -> None:
 def _check_scratch(config: Config) -> None:
     """About: the run has no folder yet. The server looks again."""
     above = os.fsencode(above_scratch(config))
-    longest = _LONGEST_FOLDER - _BELOW_SCRATCH - len(str(os.getuid())) - len(f"/1-cell-{config.cluster.cells - 1}")
+    longest = LONGEST_FOLDER - _BELOW_SCRATCH - len(str(os.getuid())) - len(f"/1-cell-{config.cluster.cells - 1}")
     if len(above) > longest:
         remedy = f"sockets of SGLang's servers lie below it: at most {longest} bytes with engine=sglang, e.g. /tmp"
         raise UserError("paths.scratch", os.fsdecode(above), remedy)

@@ -16,6 +16,9 @@ from typing import Any, Protocol
 from gyre_hpc.errors import GyreError
 from gyre_hpc.protocol.identity import Version
 
+LONGEST_FOLDER = 60
+"""[bytes] Of a server's folder. A Unix socket's path has at most 107; SGLang makes some of its own below ours."""
+
 
 class ServerLost(GyreError):
     """SGLang ended, does not answer, or answered what it must not."""
@@ -53,7 +56,7 @@ class Launch:
     environ: Mapping[str, str]
     """Whole environment: nothing is inherited beside it. torchrun's variables are not in it."""
     folder: Path
-    """Of the server on this node, node-local: log, socket of its keeper, temporary files. At most 60 bytes long."""
+    """Of the server on this node, node-local: log, socket of its keeper, temporary files. At most LONGEST_FOLDER long."""
 
     def digest(self) -> str:
         """Equal exactly for equal launches (hex)."""

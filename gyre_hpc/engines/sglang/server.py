@@ -17,15 +17,13 @@ from typing import Any
 
 from gyre_hpc.engines.sglang.keeper_link import KeeperLink, find_keeper
 from gyre_hpc.engines.sglang.keeper_wire import End, Hold
-from gyre_hpc.engines.sglang.parts import Address, Launch, ServerLost
+from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Address, Launch, ServerLost
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.process_table import MARK, identify
 from gyre_hpc.engines.sglang.server_folder import Noted, log_file, read_noted, write_noted
 from gyre_hpc.errors import UserError
 from gyre_hpc.ports import listen
 
-_LONGEST_FOLDER = 60
-"""[bytes] A Unix socket's path has at most 107; SGLang makes some of its own below ours."""
 _PORT_TRIES = 3
 _LOG_BYTES = 16 << 20
 
@@ -50,8 +48,8 @@ class Server:
         is_first: the server of the cell's first node has SGLang's API; those of others only say that they are well.
         end_s: between SIGTERM and SIGKILL. log: default: in the launch's folder. log_bytes: of each of two log files.
         Raises UserError when the launch's folder has too long a path."""
-        if len(os.fsencode(launch.folder)) > _LONGEST_FOLDER:
-            raise UserError("paths.scratch", str(launch.folder), f"make the path of a server's folder at most {_LONGEST_FOLDER} bytes long")
+        if len(os.fsencode(launch.folder)) > LONGEST_FOLDER:
+            raise UserError("paths.scratch", str(launch.folder), f"make the path of a server's folder at most {LONGEST_FOLDER} bytes long")
         self.was_adopted = False
         self.noted = ""
         """What `note` wrote last, in the life of the leader before this one too if its server was adopted; empty: nothing."""
