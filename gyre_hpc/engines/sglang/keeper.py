@@ -126,7 +126,7 @@ class Keeper:
             self._end(f"lost its process {lost}")
 
     def _is_well(self) -> bool:
-        return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first)
+        return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first, host=self._hold.host)
 
     def _port_is_taken(self) -> bool:
         port = str(self._hold.port)

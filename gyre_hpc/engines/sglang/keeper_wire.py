@@ -14,6 +14,8 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
     """Without port and key."""
     environ: dict[str, str]
     folder: str
+    host: str = "127.0.0.1"
+    """Where it listens."""
     port: int
     key: str
     is_first: bool

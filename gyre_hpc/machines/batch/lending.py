@@ -94,6 +94,7 @@ class Lending:
 
     def _to_recall(self, training: list[Unit], fleet: Fleet) -> Cell:
         """Of the core's unit after all others, of those the one that is on its way, then last in, first out; the core as the last of all."""
+
         def rank(unit: Unit) -> tuple[bool, bool, float]:
             return fleet.core not in unit, _left_behind((unit,)) is not None, max(cell.lent_at for cell in unit if cell.is_lent)
 
