@@ -15,6 +15,7 @@ from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import Directory, Entry
 from gyre_hpc.protocol.to_batch import CellState, KvFacts
+from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_gateway import Table
 from gyre_hpc.scheduler.base import Decision, Facts, Waterlevel
 from tests.fakes.batch_bench import FIRST, HISTORY, acknowledge, machine, report, tell
@@ -242,6 +243,23 @@ def test_a_cell_that_prefills_is_at_work_when_its_partner_has_calls() -> None:
     assert activity_of(bench.made.state, prefilling).partition(":")[2]
     bench.say("cell-3", live_requests=3)
     assert activity_of(bench.made.state, prefilling) == "rollout:"
+
+
+def test_the_cell_that_prefills_gets_new_weights_first() -> None:
+    bench = Bench()
+    bench.made.state.version = NEWER
+    bench.say("cell-0", snapshots=(FIRST, NEWER), version=NEWER)
+
+    def ordered(effects: list[Effect]) -> dict[str, Version | None]:
+        return {effect.to: effect.message.version for effect in effects if isinstance(effect, Send) and isinstance(effect.message, Order)}
+
+    bench.now += 2.0
+    asked = ordered(bench.made.handle(bench.now, TimerFired("tick")))
+    assert (asked["cell-2"], asked["cell-3"]) == (NEWER, FIRST)
+    assert ordered(bench.say("cell-2", snapshots=(FIRST, NEWER), version=NEWER))["cell-3"] == NEWER
+    bench.fleet.cells["cell-2"].lost = "killed"
+    bench.now += 2.0
+    assert ordered(bench.made.handle(bench.now, TimerFired("tick")))["cell-3"] == NEWER, "alone it waits for nobody"
 
 
 def test_without_pairs_every_cell_is_a_unit_of_its_own() -> None:
