@@ -64,6 +64,7 @@ def create_launch(
         environ=_environment(config, device, part, folder, inherited, interface),
         folder=folder,
         host=host,
+        bootstrap_port=bootstrap_port if part is Part.prefill else 0,
     )
 
 

@@ -56,6 +56,8 @@ class Launch:
     """Of the server on this node, node-local: log, socket of its keeper, temporary files. At most 60 bytes long."""
     host: str = "127.0.0.1"
     """Where it listens; among the flags too."""
+    bootstrap_port: int = 0
+    """Of a server that prefills for another one; among the flags too."""
 
     def digest(self) -> str:
         """Equal exactly for equal launches (hex)."""

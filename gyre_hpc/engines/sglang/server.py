@@ -132,6 +132,7 @@ class Server:
             folder=str(self._folder),
             host=launch.host,
             port=port,
+            bootstrap_port=launch.bootstrap_port,
             key=secrets.token_hex(24),
             is_first=self._is_first,
             root_pid=root.pid,
