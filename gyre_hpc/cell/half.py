@@ -16,6 +16,7 @@ from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Bootstrap, Nodes
 from gyre_hpc.engines.sglang.prefill import Half
+from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.whole_file import write_whole
 
@@ -63,9 +64,20 @@ class Pairing:
 
 
 def _port(file: Path, host: str) -> int:
-    """As a process of this cell before chose it: a server that still runs is adopted by an equal launch alone."""
-    with contextlib.suppress(OSError, ValueError):
-        return int(file.read_text())
+    """As a process of this cell before chose it while somebody listens there: a server that still runs is adopted by an equal launch
+    alone. A new server gets a new one: the other half remembers ranks by it."""
+    with contextlib.suppress(FileNotFoundError, ValueError):
+        known = int(file.read_text())
+        if _is_taken(host, known):
+            return known
     port = free_port(host)
     write_whole(file, str(port).encode())
     return port
+
+
+def _is_taken(host: str, port: int) -> bool:
+    try:
+        with listen(host, port):
+            return False
+    except OSError:
+        return True

@@ -10,6 +10,7 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import ClusterConfig, Config, PathsConfig
 from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 
 
@@ -33,9 +34,20 @@ def test_the_first_of_two_prefills_and_the_other_one_asks_it(tmp_path: Path):
 
 def test_a_successor_has_the_bootstrap_port_of_the_server_it_may_find(tmp_path: Path):
     first = pairing(tmp_path, "cell-0")
-    with first.starting():
-        pass
-    assert pairing(tmp_path, "cell-0").half == first.half
+    with first.starting(), listen(first.host, first.half.bootstrap_port):
+        assert pairing(tmp_path, "cell-0").half == first.half
+
+
+def test_a_new_server_has_a_new_bootstrap_port(tmp_path: Path):
+    """The other half remembers the ranks of a server by it."""
+    first = pairing(tmp_path, "cell-0")
+    assert first.port_file is not None
+    with listen(first.host) as other:
+        gone = other.getsockname()[1]
+    first.port_file.write_text(str(gone))
+    with listen(first.host, first.half.bootstrap_port):
+        again = pairing(tmp_path, "cell-0")
+    assert int(first.port_file.read_text()) == again.half.bootstrap_port != gone
 
 
 def test_a_start_that_failed_costs_the_port(tmp_path: Path):
