@@ -26,7 +26,7 @@ def facts_of(
 ) -> Facts:
     """What the scheduler sees now. Its cells are units: a pair counts as one."""
     training, usable = fleet.training_units(), fleet.usable()
-    waiting = batch.ledger.waiting()
+    waiting, size = batch.ledger.waiting(), max(map(len, fleet.units))
     return Facts(
         now=now,
         cells=len(fleet.working_units()),
@@ -40,11 +40,12 @@ def facts_of(
         batch_open=batch.ledger.is_open(),
         gate_closed=gate_closed,
         micro_batches_waiting=len(waiting),
-        ready_work_s=sum(entry.num_tokens for entry in waiting) / (speed(usable, settings) * max(map(len, fleet.units))),
+        ready_work_s=sum(entry.num_tokens for entry in waiting) / (speed(usable, settings) * size),
         cells_busy_training=sum(any(_is_busy(cell, batch) for cell in unit) for unit in training),
         update_in_progress=commit is not None,
-        switch_s=lending.switch_s,
-        pull_s=lending.pull_s,
+        # Cells of a unit switch one after the other.
+        switch_s=lending.switch_s * size,
+        pull_s=lending.pull_s * size,
         last_lend=lending.last_lend,
         kv_tokens_per_cell=settings.kv_tokens_per_cell,
         evaluating=evaluating,

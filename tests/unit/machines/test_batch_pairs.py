@@ -223,6 +223,7 @@ def test_ready_work_is_that_of_a_whole_pair_and_the_curve_that_of_cells_that_dec
         bench.say(name, train_tokens_per_s=50.0, curve=curve)
     facts = bench.facts()
     assert facts.ready_work_s == pytest.approx(1000 / (2 * 50.0))
+    assert (facts.switch_s, facts.pull_s) == (2 * state.lending.switch_s, 2 * state.lending.pull_s)
     assert facts.curve.points == ((1.0, 100.0), (2.0, 200.0), (3.0, 300.0))
 
 
