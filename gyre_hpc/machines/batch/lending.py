@@ -53,7 +53,7 @@ class Lending:
             return []
         training = fleet.training_units()
         if decision.want >= len(training):
-            cell = _left_behind(training)
+            cell = _left_behind(training) if fleet.core.is_usable else None
             if cell is None and decision.want > len(training):
                 cell = self._to_lend(fleet)
             if cell is None:

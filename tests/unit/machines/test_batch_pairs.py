@@ -172,6 +172,9 @@ def test_a_cell_that_was_lost_joins_its_pair_in_training_again() -> None:
         bench.follow(2)
     cell = bench.fleet.cells["cell-3"]
     cell.role, cell.report = Role.rollout, report("cell-3", 1000, term=cell.term)
+    bench.fleet.core.lost = "killed"
+    assert bench.follow(2) == "", "nobody is lent without a core"
+    bench.fleet.core.lost = ""
     assert bench.follow(2) == "cell-3"
 
 
