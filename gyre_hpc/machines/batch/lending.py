@@ -98,7 +98,8 @@ class Lending:
         def rank(unit: Unit) -> tuple[bool, bool, float]:
             return fleet.core not in unit, _left_behind((unit,)) is not None, max(cell.lent_at for cell in unit if cell.is_lent)
 
-        back = [cell for cell in reversed(max(training, key=rank)) if cell.is_lent]
+        unit = max(training, key=rank)
+        back = [cell for cell in reversed(unit) if cell.is_lent]
         return next((cell for cell in back if cell is not fleet.core), fleet.core)
 
 
