@@ -103,7 +103,10 @@ class Cell:
         if not self.is_serving or self.prefills or self.partner is None:
             return self.is_serving and not self.prefills
         ours, theirs = self.report, self.partner.report
-        return self.partner.is_serving and ours is not None and theirs is not None and ours.version == theirs.version
+        if ours is None or theirs is None or theirs.broken:
+            # One that says that it is broken is started again later; no call of ours would get anywhere meanwhile.
+            return False
+        return self.partner.is_serving and ours.version == theirs.version
 
     @property
     def is_reachable(self) -> bool:

@@ -93,7 +93,14 @@ def test_only_cells_that_decode_are_in_the_routing_table() -> None:
 
 
 @pytest.mark.parametrize(
-    "partner", [{"state": CellState.switching}, {"state": CellState.draining}, {"state": CellState.starting}, {"version": NEWER}]
+    "partner",
+    [
+        {"state": CellState.switching},
+        {"state": CellState.draining},
+        {"state": CellState.starting},
+        {"version": NEWER},
+        {"broken": "its server is lost"},
+    ],
 )
 def test_a_cell_whose_partner_does_not_serve_the_same_has_no_row(partner: dict[str, Any]) -> None:
     bench = Bench()
