@@ -61,7 +61,7 @@ def meet(place: Place, channel: Channel | None, interface: str, deadline_s: floa
         return Nodes()
     assert channel is not None, "several nodes have several ranks"
     if place.is_leader:
-        address = f"{interface}:{_free_port(interface)}"
+        address = f"{interface}:{free_port(interface)}"
         for rank in range(1, place.world):
             channel.send(rank, address.encode(), deadline_s)
     else:
@@ -85,7 +85,7 @@ def root_pid() -> int:
     return int(os.environ.get(SUPERVISOR_PID) or os.getppid())
 
 
-def _free_port(interface: str) -> int:
+def free_port(interface: str) -> int:
     """Free now; the server takes it itself."""
     with listen(interface) as listener:
         return int(listener.getsockname()[1])

@@ -9,6 +9,7 @@ from typing import Any
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.cell.engine_actions import EngineActions
 from gyre_hpc.cell.follow import follow
+from gyre_hpc.cell.half import Pairing
 from gyre_hpc.cell.kv_actions import KvActions
 from gyre_hpc.cell.kv_client import KvClient
 from gyre_hpc.cell.kv_intake import KvIntake
@@ -138,9 +139,12 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
     crew = Crew(make_rank(config, place, store), place.world, world.channel if world else None)
-    engine = make_engine(birth, place, world, store)
+    nodes = meet_others(config, place, world)
+    pairing = Pairing.of(birth, nodes, lambda cell: host.address(cell))
+    engine = make_engine(birth, place, world, store, nodes, pairing)
     crew.own.kv = kv_rank(config, place, engine)
-    engine_url = await engine.start()
+    with pairing.starting():
+        engine_url = await engine.start()
     micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
     transfer = TransferActions(crew, store, snapshot_url, lambda: create_groups(transport_of(config), interface))
@@ -167,6 +171,7 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     )
     if intake is not None:
         intake.add_to(host.app)
+    pairing.add_to(host.app, engine)
     ends(host.end)
     url = await host.bind(interface)
     settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
@@ -178,19 +183,27 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     await engine.close()
     await micro_batches.close()
     await client.close()
+    await pairing.close()
     crew.close()
     store.close()
     events.close()
 
 
-def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnapshotStore) -> Engine:
+def meet_others(config: Config, place: Place, world: World | None) -> Nodes:
+    """The nodes of the cell's server, where its engine has one."""
+    if config.engine.kind is not EngineKind.sglang:
+        return Nodes()
+    return meet(place, world.channel if world else None, config.network.interface, config.cluster.start_deadline_s)
+
+
+def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnapshotStore, nodes: Nodes, pairing: Pairing) -> Engine:
     """The engine of the cell, not started."""
     config = birth.config
     tokenizer = create_chat_format(config.model).tokenizer
     server: dict[str, Any] = {}
     if config.engine.kind is EngineKind.sglang:
-        nodes = meet(place, world.channel if world else None, config.network.interface, config.cluster.start_deadline_s)
         server = {
+            "half": pairing.half,
             "nodes": nodes,
             "folder": server_folder(birth, nodes),
             "cache": cache_folder(config),

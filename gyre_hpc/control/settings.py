@@ -1,6 +1,7 @@
 """BatchSettings from the composed configuration."""
 
 from gyre_hpc.config.deadlines import cell_start_s, no_progress_s, switch_step_s
+from gyre_hpc.config.pairs import pairs_of
 from gyre_hpc.config.schema import Config, EngineKind
 from gyre_hpc.machines.batch.settings import BatchSettings
 
@@ -13,6 +14,7 @@ def batch_settings(config: Config, *, controller_url: str, attempt: int, incarna
         gateways=tuple(f"gateway-{index}" for index in range(config.cluster.gateways)),
         runners=("runner-0",),
         core=cells[0],
+        pairs=pairs_of(config),
         controller_url=controller_url,
         attempt=attempt,
         incarnation=incarnation,

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gyre_hpc.engines.embedded.follower import EngineFollower
     from gyre_hpc.engines.scripted import ScriptedAnswer
     from gyre_hpc.engines.sglang.parts import Holder, Nodes
+    from gyre_hpc.engines.sglang.prefill import Half
     from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
     from gyre_hpc.models.tensor_ranks import TensorRanks
@@ -48,6 +49,7 @@ def create_engine(
     cache: Path | None = None,
     root_pid: int | None = None,
     log: Path | None = None,
+    half: "Half | None" = None,
 ) -> "Engine":
     """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
@@ -56,7 +58,7 @@ def create_engine(
     the others follow (create_follower). sglang needs `store`, `folder` (node-local, of this cell in this attempt) and `cache`
     (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are;
     root_pid: the process whose end ends its server whatever becomes of the cell (default: the caller's parent);
-    log: what its server prints (default: in `folder`).
+    log: what its server prints (default: in `folder`); half: what it is in a pair.
     """
     match config.kind:
         case EngineKind.embedded:
@@ -80,11 +82,14 @@ def create_engine(
             )
         case EngineKind.sglang:
             from gyre_hpc.engines.sglang.build import create_sglang_engine
+            from gyre_hpc.engines.sglang.flags import Part
             from gyre_hpc.engines.sglang.parts import Nodes as Here
+            from gyre_hpc.engines.sglang.prefill import Half as Alone
             from gyre_hpc.models.qwen3_config import from_model_config
 
             assert store is not None and folder is not None and cache is not None, "a server has weights, a place and an environment"
             assert script is None, "SGLang draws its own tokens"
+            half = half or Alone(part=Part.whole)
             return create_sglang_engine(
                 config,
                 model=from_model_config(model_config, vocab_size),
@@ -100,6 +105,9 @@ def create_engine(
                 decode=decode,
                 root_pid=root_pid,
                 log=log,
+                part=half.part,
+                bootstrap_port=half.bootstrap_port,
+                prefill=half.prefill,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine

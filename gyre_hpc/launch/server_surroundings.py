@@ -7,7 +7,7 @@ from gyre_hpc.config.engine_schema import Device, SGLangConfig, SGLangKV
 from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.engines.sglang.environment import choose_device, find
-from gyre_hpc.engines.sglang.flags import create_launch
+from gyre_hpc.engines.sglang.flags import Part, create_launch
 from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Nodes
 from gyre_hpc.errors import UserError
 from gyre_hpc.supervisor.devices import devices_here
@@ -19,8 +19,6 @@ _BELOW_SCRATCH = len("/gyre--") + 10
 def check_server(config: Config) -> None:
     """Raises UserError for the first thing that is missing here."""
     sglang = config.engine.sglang
-    if sglang.kv is SGLangKV.pd:
-        raise UserError("engine.sglang.kv", "pd", "cells do not change roles in pairs yet; set none or shared")
     _check_devices(config)
     device = choose_device(sglang.device)
     if sglang.launcher and not Path(sglang.launcher).expanduser().is_file():
@@ -37,6 +35,7 @@ def check_server(config: Config) -> None:
         program=(),
         folder=Path("server"),
         inherited={},
+        part=Part.prefill if sglang.kv is SGLangKV.pd else Part.whole,
     )
     find(sglang, cache_folder(config), device)
     _check_scratch(config)

@@ -121,6 +121,7 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         progress_deadline_s=240.0,
         train_tokens_per_s=150.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
+        pairs=scenario.pair_names,
         kv_budget_s=0.0 if scenario.kv == "none" else 0.5,
     )
 

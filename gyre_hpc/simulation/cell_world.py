@@ -20,7 +20,10 @@ class CellWorld:
         self.process, self.sim = process, process.sim
         self.store = Store(self.sim.watch, process.name)
         self.trainer = Trainer(self.store)
-        self.engine = Engine(process, self.sim.scenario.token_s)
+        self.prefills = any(process.name == one for one, _ in self.sim.scenario.pair_names)
+        """For its partner, which takes the calls."""
+        self._prefiller = next((one for one, other in self.sim.scenario.pair_names if process.name == other), "")
+        self.engine = Engine(process, self.sim.scenario.token_s, self._prefill_trouble if self._prefiller else None)
         self.ranks = Ranks(process.name, self.sim.scenario.ranks)
         self.desk = Desk(self)
         self.fetched: dict[str, Content] = {}
@@ -36,6 +39,13 @@ class CellWorld:
             actions.HostGroup: self._host, actions.Reduce: self._reduce, actions.AbortReduce: self._abort_reduce, actions.Apply: self._apply,
             actions.SaveCheckpoint: self._save, actions.Fit: self._fit, actions.Measure: self._measure,
         }  # fmt: skip
+
+    def _prefill_trouble(self) -> str:
+        """Why the partner computes no prompt for this cell now; empty: it does."""
+        other = self.cell_at(self.process.addresses.get(self._prefiller, ""))
+        if other is None:
+            return f"{self._prefiller} does not answer"
+        return "" if other.engine.version == self.engine.version else f"{self._prefiller} has {other.engine.version}"
 
     def _gone(self) -> None:
         for request in list(self.engine.live):

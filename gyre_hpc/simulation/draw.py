@@ -71,6 +71,8 @@ _WEIGHTS = {
     FaultKind.bad_start: 0.7, FaultKind.broken: 4.5, FaultKind.stall: 2.5, FaultKind.odd_rank: 1.0,
     FaultKind.preempt: 0.5,
 }  # fmt: skip
+_PAIRED = 0.2
+"""Of all seeds with an even number of cells."""
 _SPAN_S = 13.0
 """Faults by time fall into this much of the run."""
 
@@ -103,7 +105,14 @@ def draw(seed: int) -> Scenario:
         max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
-    return _with_faults(scenario, dice)
+    return _with_faults(_paired(scenario), dice)
+
+
+def _paired(scenario: Scenario) -> Scenario:
+    """A share of them in pairs, drawn apart so that everything else of a seed is what it was."""
+    if scenario.cells % 2 or random.Random(f"pairs {scenario.seed}").random() >= _PAIRED:
+        return scenario
+    return msgspec.structs.replace(scenario, pairs=True, kv="pd")
 
 
 def _with_faults(scenario: Scenario, dice: random.Random) -> Scenario:

@@ -20,6 +20,8 @@ from gyre_hpc.simulation.tokens import STOP, draw, stop_id
 Word = tuple[str, Any]
 """(`tokens`, Tokens), (`end`, AttemptEnd) or (`error`, (kind, reason))."""
 
+_PROMPT_S = 0.05
+"""What a prompt takes that another engine computes."""
 PAGE, KV_TOKENS, LONGEST = 8, 2048, 416
 """Of the simulated engines, in tokens."""
 
@@ -42,8 +44,10 @@ class Request:
 class Engine:
     """`version` None: asleep."""
 
-    def __init__(self, process: Process, token_s: float) -> None:
+    def __init__(self, process: Process, token_s: float, prefill_trouble: Callable[[], str] | None = None) -> None:
+        """prefill_trouble: another engine computes its prompts; why it cannot now (empty: it can). None: it does so itself."""
         self._process = process
+        self._prefill_trouble = prefill_trouble
         self._token_s = token_s
         self.term = -1
         self.is_open = False
@@ -69,8 +73,26 @@ class Engine:
         self.live.append(request)
         if self.version is not None:
             self._hold(request)
-            self._next(request)
+            if self._prefill_trouble is None:
+                self._next(request)
+            elif self._is_prefilled(request):
+                self._process.later(self._process.sim.kernel.short(_PROMPT_S), lambda: self._prompted(request))
         return request
+
+    def _prompted(self, request: Request) -> None:
+        """Its peer was at work on its prompt until now."""
+        if not request.is_over and self._is_prefilled(request):
+            self._next(request)
+
+    def _is_prefilled(self, request: Request) -> bool:
+        """Else it is over."""
+        assert self._prefill_trouble is not None
+        trouble = self._prefill_trouble()
+        if trouble:
+            self._process.sim.counts["prompts_not_computed"] += 1
+            self._over(request)
+            request.say(("error", ("CellLost", trouble)))
+        return not trouble
 
     def wake(self, version: Version) -> None:
         self.version, self.books = version, _new_books()
@@ -89,8 +111,10 @@ class Engine:
             request.pages = []
         self.books.forget()
         self.version = version
-        for request in self.live:
+        for request in list(self.live):
             self._hold(request)
+            if self._prefill_trouble is not None:
+                self._is_prefilled(request)
 
     def drop(self, request: Request) -> None:
         """Its client is gone."""

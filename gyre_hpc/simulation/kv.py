@@ -119,7 +119,7 @@ class Desk:
         if capability == "none" or world.engine.version is None:
             return KvFacts(capability=capability)
         index = int(world.process.name.partition("-")[2])
-        before = f"cell-{(index - 1) % world.sim.scenario.cells}" if capability == "pd" else ""
+        before = f"cell-{(index - 1) % world.sim.scenario.cells}" if capability == "pd" and not world.prefills else ""
         return KvFacts(capability=capability, free_tokens=world.engine.books.pages.room() * PAGE, decodes_for=before)
 
     def _list(self, running: Running, action: ListConversations) -> None:

@@ -80,6 +80,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Of each cell."""
     kv: str = "none"
     """Capability of the engines: none, pages, pd or shared."""
+    pairs: bool = False
+    """Cells serve two by two, one prefills for the other one; KV is then `pd`."""
     mode: SchedulerMode = SchedulerMode.elastic
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
@@ -92,10 +94,15 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Of one execution, 0: no limit."""
     faults: tuple[Fault, ...] = ()
 
+    @property
+    def pair_names(self) -> tuple[tuple[str, str], ...]:
+        """(cell that prefills, cell that decodes)."""
+        return tuple((f"cell-{index}", f"cell-{index + 1}") for index in range(0, self.cells - 1, 2)) if self.pairs else ()
+
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
-        cells = f"{self.ranks} ranks a cell, KV {self.kv}"
+        cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}"
         limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution, {self.token_s:g} s a token"
         head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])

@@ -96,6 +96,8 @@ class Watch:
         self._sim.counts["attempts"] += 1
         if engine.version is None or not engine.is_open:
             raise Violation(f"{process.name}: {attempt.call} is parked in front of a closed engine")
+        if process.kind == "cell" and process.world.prefills:
+            raise Violation(f"{process.name}: {attempt.call} is sent to a cell that only prefills")
         if attempt.term != engine.term:
             raise Violation(f"{process.name}: {attempt.call} was sent under term {attempt.term} and is taken under {engine.term}")
 

@@ -2,7 +2,7 @@
 
 --pretend says how it misbehaves: `die` (prints last words), `taken` (the first start finds its port taken), `never-well`,
 `stubborn` (ignores SIGTERM), `ranks` (has one, with SGLang's title, and does not care for it), `chatty` (prints much), `follower`
-(that of a further node: no API but /health).
+(that of a further node: no API but /health), `no-bootstrap` (its bootstrap port is taken).
 """
 
 import argparse
@@ -25,10 +25,15 @@ def main() -> None:
     parser.add_argument("--config", required=True)
     parser.add_argument("--model-path")
     parser.add_argument("--pretend", default="")
+    parser.add_argument("--disaggregation-bootstrap-port", type=int, default=0)
     args = parser.parse_args()
     start = json.loads(Path(args.config).read_text())
     if args.pretend == "die":
         sys.exit("last words: no such model")
+    if args.pretend == "no-bootstrap":
+        where = ("127.0.0.1", args.disaggregation_bootstrap_port)
+        print(f"Server error: [Errno 98] error while attempting to bind on address {where}: address already in use", flush=True)
+        signal.pause()
     if args.pretend == "stubborn":
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if args.pretend == "chatty":

@@ -19,6 +19,7 @@ NAMES = {
     "old_attempt_accepted",
     "one_rank_acknowledgement_suffices",
     "only_leased_ids_returned",
+    "prefilling_cell_in_the_table",
     "retry_joins_no_call",
     "staleness_counter_lost_at_restart",
     "step_before_the_manifest_check",

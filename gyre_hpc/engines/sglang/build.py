@@ -8,7 +8,7 @@ from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, Weight
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find
-from gyre_hpc.engines.sglang.flags import Part, create_launch, dtype_of
+from gyre_hpc.engines.sglang.flags import LOOPBACK, Part, create_launch, dtype_of
 from gyre_hpc.engines.sglang.memory import ServerMemory
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, Prefill, Upstream
@@ -48,7 +48,7 @@ def create_sglang_engine(
     """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing, or the configuration cannot be.
 
     folder: node-local, the same for every incarnation of this cell (a server is found there again), at most 60 bytes long.
-    root_pid, log: see create_server.
+    host: of our own surface, and where the other half of a pair reaches this node. root_pid, log: see create_server.
     part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, where the prefilling half is found, and,
     for the other one, that half.
     """
@@ -64,6 +64,7 @@ def create_sglang_engine(
         cache=cache,
         part=part,
         bootstrap_port=bootstrap_port,
+        interface=host,
         root_pid=root_pid,
         log=log,
     )
@@ -120,6 +121,7 @@ def create_server(
     cache: Path,
     part: Part = Part.whole,
     bootstrap_port: int = 0,
+    interface: str = LOOPBACK,
     root_pid: int | None = None,
     log: Path | None = None,
 ) -> Server:
@@ -128,8 +130,22 @@ def create_server(
     root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent.
     log: what the server prints; default: in `folder`."""
     sglang = config.sglang
+    if nodes.count > 1 and sglang.kv is SGLangKV.pd:
+        raise UserError(
+            "engine.sglang.kv", "pd", f"cells of one node make pairs, this one has {nodes.count}; set none, or fewer ranks_per_cell"
+        )
     return Server(
-        launch_here(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, part=part, bootstrap_port=bootstrap_port),
+        launch_here(
+            config,
+            model=model,
+            world=world,
+            nodes=nodes,
+            folder=folder,
+            cache=cache,
+            part=part,
+            bootstrap_port=bootstrap_port,
+            interface=interface,
+        ),
         start_deadline_s=sglang.start_deadline_s,
         orphan_s=sglang.orphan_s,
         root_pid=root_pid,
@@ -149,6 +165,7 @@ def launch_here(
     cache: Path,
     part: Part = Part.whole,
     bootstrap_port: int = 0,
+    interface: str = LOOPBACK,
 ) -> Launch:
     """How this node's server is started from this process; writes its model folder. Raises UserError."""
     device = choose_device(config.sglang.device)
@@ -166,6 +183,7 @@ def launch_here(
         inherited=os.environ,
         part=part,
         bootstrap_port=bootstrap_port,
+        interface=interface,
     )
 
 

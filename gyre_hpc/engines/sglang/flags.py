@@ -19,6 +19,9 @@ CONTEXT_MARGIN = 8
 """SGLang ends answers so many tokens before its context does; with it, its limits are exactly model.max_context."""
 
 
+LOOPBACK = "127.0.0.1"
+
+
 class Part(enum.Enum):
     """Of a server in prefill-decode disaggregation (engine.sglang.kv=pd); the values are SGLang's."""
 
@@ -41,22 +44,27 @@ def create_launch(
     inherited: Mapping[str, str],
     part: Part = Part.whole,
     bootstrap_port: int = 0,
+    interface: str = LOOPBACK,
 ) -> Launch:
     """The server of this node of a cell of `world` ranks.
 
     device: cpu or cuda, `auto` being decided. folder: of the server, see Launch. inherited: environment of the process that asks.
-    part: of a pair of cells with kv=pd; `bootstrap_port` is where the prefilling one is found.
+    part: of a pair of cells with kv=pd; `bootstrap_port` is where the prefilling one is found, at this node's address `interface`.
     Raises UserError naming the key of engine.sglang that cannot be.
     """
     assert device is not Device.auto
-    flags = _chosen(config, max_context, model_folder, world, nodes, device)
+    # SGLang has one flag for its API, which has a key, and its bootstrap server, which the other half must reach.
+    host = interface if part is Part.prefill else LOOPBACK
+    flags = _chosen(config, max_context, model_folder, world, nodes, device) | {"host": host}
     flags |= _of_kv(config, device, part, bootstrap_port)
     return Launch(
         python=python,
         program=program,
         flags=_as_arguments(_with_users(flags, config.sglang.flags)),
-        environ=_environment(config, device, part, folder, inherited),
+        environ=_environment(config, device, part, folder, inherited, interface),
         folder=folder,
+        host=host,
+        bootstrap_port=bootstrap_port if part is Part.prefill else 0,
     )
 
 
@@ -113,7 +121,6 @@ def _chosen(config: EngineConfig, max_context: int, model: Path, world: int, nod
         "model-path": str(model),
         "load-format": "dummy",
         "skip-tokenizer-init": True,
-        "host": "127.0.0.1",
         "device": device.value,
         "dtype": dtype_of(config, device),
         "tp-size": world,
@@ -215,7 +222,9 @@ _OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
 """They differ from start to start and mean nothing to a server: with them no successor's launch would be equal."""
 
 
-def _environment(config: EngineConfig, device: Device, part: Part, folder: Path, inherited: Mapping[str, str]) -> dict[str, str]:
+def _environment(
+    config: EngineConfig, device: Device, part: Part, folder: Path, inherited: Mapping[str, str], interface: str
+) -> dict[str, str]:
     dropped = _TORCHRUN | _OTHER_PYTHON | _OF_A_SHELL
     environ = {
         name: value for name, value in inherited.items() if name not in dropped and not name.startswith((*_TORCHRUN_BEGINNINGS, "GYRE_"))
@@ -237,6 +246,9 @@ def _environment(config: EngineConfig, device: Device, part: Part, folder: Path,
     if part is not Part.whole and device is Device.cpu:
         # Sending a cached prefix while the rest is computed waits for CUDA's events: it would end the server.
         environ |= {"MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp", "SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX": "false"}
+    if part is not Part.whole and interface != LOOPBACK:
+        # Otherwise KV goes by the first network device that SGLang finds.
+        environ["SGLANG_HOST_IP"] = interface
     environ |= config.sglang.environ
     # Its sockets lie there, and their paths must be short.
     environ["TMPDIR"] = str(folder / "tmp")

@@ -83,7 +83,7 @@ class Keeper:
         self._log.close()
 
     def last_words(self) -> Ended:
-        return Ended(why=self._why, tail=self._log.tail(), port_was_taken=not self._is_ready and self._port_is_taken())
+        return Ended(why=self._why, tail=self._log.tail(), port_was_taken=not self._is_ready and self._is_taken(self._hold.port))
 
     def say(self, message: Message) -> None:
         """To every leader."""
@@ -116,9 +116,12 @@ class Keeper:
             start_file(self._folder).unlink(missing_ok=True)
             self._look()
             self.say(Ready())
-        elif not self._is_ready and self._port_is_taken():
+        elif not self._is_ready and self._is_taken(self._hold.port):
             # SGLang says so and then hangs.
             self._end("found its port taken")
+        elif not self._is_ready and self._hold.bootstrap_port and self._is_taken(self._hold.bootstrap_port):
+            # SGLang says so and goes on without it.
+            self._end("found its bootstrap port taken")
         elif not self._is_ready and now - self._begun > self._hold.start_deadline_s:
             self._end(f"did not answer within {self._hold.start_deadline_s:g} s of its start")
         elif lost := next((title for rank, title in self._ranks.items() if not is_alive(rank)), ""):
@@ -126,11 +129,10 @@ class Keeper:
             self._end(f"lost its process {lost}")
 
     def _is_well(self) -> bool:
-        return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first)
+        return is_ours(self._hold.port, self._hold.key, has_key=self._hold.is_first, host=self._hold.host)
 
-    def _port_is_taken(self) -> bool:
-        port = str(self._hold.port)
-        return any(port in line and "address already in use" in line for line in self._log.tail().splitlines())
+    def _is_taken(self, port: int) -> bool:
+        return any(str(port) in line and "address already in use" in line for line in self._log.tail().splitlines())
 
     def _end(self, why: str) -> None:
         if not self._why:

@@ -14,7 +14,11 @@ class Hold(msgspec.Struct, frozen=True, kw_only=True, tag="hold"):
     """Without port and key."""
     environ: dict[str, str]
     folder: str
+    host: str = "127.0.0.1"
+    """Where it listens."""
     port: int
+    bootstrap_port: int = 0
+    """0: it has none."""
     key: str
     is_first: bool
     """It has SGLang's API, and so the key; the servers of a cell's other nodes only say that they are well."""

@@ -57,6 +57,10 @@ class Launch:
     """Whole environment: nothing is inherited beside it. torchrun's variables are not in it."""
     folder: Path
     """Of the server on this node, node-local: log, socket of its keeper, temporary files. At most LONGEST_FOLDER long."""
+    host: str = "127.0.0.1"
+    """Where it listens; among the flags too."""
+    bootstrap_port: int = 0
+    """Of a server that prefills for another one; among the flags too."""
 
     def digest(self) -> str:
         """Equal exactly for equal launches (hex)."""
@@ -67,7 +71,7 @@ class Launch:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Address:
     url: str
-    """http://127.0.0.1:PORT"""
+    """http://HOST:PORT, on loopback but for a server that prefills for others."""
     key: str
     """Bearer token of its --api-key: other users of the machine reach loopback too."""
 
@@ -125,15 +129,19 @@ class Upstream(Protocol):
     async def close(self) -> None: ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bootstrap:
+    """Where the bootstrap server of a server that prefills is found, by the one that decodes."""
+
+    host: str
+    port: int
+
+
 class Prefill(Protocol):
     """The server that computes prompts for this one (engine.sglang.kv=pd)."""
 
-    @property
-    def host(self) -> str:
-        """Where its bootstrap server is found, by the server that decodes."""
-
-    @property
-    def bootstrap_port(self) -> int: ...
+    async def where(self) -> Bootstrap:
+        """As it is now. Raises NotAnswered."""
 
     async def prompt(self, body: Mapping[str, Any], version: str) -> str:
         """Compute the prompt of the request `body`, which names the bootstrap room in which the other server waits for its KV, with

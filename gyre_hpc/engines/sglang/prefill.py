@@ -20,18 +20,33 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gyre_hpc.engines.sglang.parts import Chunk, NotAnswered, Prefill, Refused, ServerLost, Upstream
+from gyre_hpc.engines.sglang.flags import Part
+from gyre_hpc.engines.sglang.parts import Bootstrap, Chunk, NotAnswered, Prefill, Refused, ServerLost, Upstream
 from gyre_hpc.errors import GyreError
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Peer:
-    """A Prefill: the engine of the prefilling server, seen from the one that decodes."""
+    """A Prefill: the engine of the prefilling server in this process, seen from the one that decodes."""
 
     host: str
     bootstrap_port: int
     prompt: Callable[[Mapping[str, Any], str], Awaitable[str]]
     """SGLangEngine.prompt of that engine."""
+
+    async def where(self) -> Bootstrap:
+        return Bootstrap(host=self.host, port=self.bootstrap_port)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Half:
+    """What a cell is in a pair (engine.sglang.kv=pd)."""
+
+    part: Part
+    bootstrap_port: int = 0
+    """Of the prefilling half: where its bootstrap server listens."""
+    prefill: Prefill | None = None
+    """Of the decoding half: the other one."""
 
 
 class Paired:
@@ -48,7 +63,7 @@ class Paired:
 
     async def generate(self, body: Mapping[str, Any]) -> AsyncGenerator[Chunk, None]:
         """As Upstream's; a prompt that failed is NotAnswered."""
-        request = _Request({**body, **self._room()}, self._decode, self._prefill, self._served())
+        request = _Request({**body, **_room(await self._prefill.where())}, self._decode, self._prefill, self._served())
         try:
             async with contextlib.aclosing(self._decode.generate(request.body)) as chunks:
                 async for chunk in chunks:
@@ -58,13 +73,14 @@ class Paired:
         finally:
             await request.close()
 
-    def _room(self) -> dict[str, Any]:
-        return {
-            "bootstrap_host": self._prefill.host,
-            "bootstrap_port": self._prefill.bootstrap_port,
-            # Nobody may have had it before: a server takes whatever comes into a room for what it waits for there.
-            "bootstrap_room": secrets.randbits(63),
-        }
+
+def _room(bootstrap: Bootstrap) -> dict[str, Any]:
+    return {
+        "bootstrap_host": bootstrap.host,
+        "bootstrap_port": bootstrap.port,
+        # Nobody may have had it before: a server takes whatever comes into a room for what it waits for there.
+        "bootstrap_room": secrets.randbits(63),
+    }
 
 
 class _Request:

@@ -82,7 +82,7 @@ class Server:
             return None
         self._link = await KeeperLink.of_found(found)
         self._nonce, self.noted, self.was_adopted = found.status.nonce, noted.state, True
-        return _address(found.status.port, found.status.key)
+        return _address(self._launch.host, found.status.port, found.status.key)
 
     async def begin(self) -> Address:
         """End what is left there, start a new one; returns once it answers. Raises ServerLost with the end of its log."""
@@ -115,7 +115,7 @@ class Server:
         if link.ended is not None:
             await asyncio.to_thread(self._burial.join)
             raise ServerLost(self.failure())
-        return _address(port, hold.key)
+        return _address(hold.host, port, hold.key)
 
     def _hold(self, port: int) -> Hold:
         root = identify(self._root_pid)
@@ -128,7 +128,9 @@ class Server:
             argv=(str(launch.python), *launch.program, *launch.flags),
             environ={**launch.environ, MARK: str(self._folder)},
             folder=str(self._folder),
+            host=launch.host,
             port=port,
+            bootstrap_port=launch.bootstrap_port,
             key=secrets.token_hex(24),
             is_first=self._is_first,
             root_pid=root.pid,
@@ -189,8 +191,8 @@ class Server:
             await asyncio.to_thread(self._burial.join)
 
 
-def _address(port: int, key: str) -> Address:
-    return Address(url=f"http://127.0.0.1:{port}", key=key)
+def _address(host: str, port: int, key: str) -> Address:
+    return Address(url=f"http://{host}:{port}", key=key)
 
 
 def _free_port() -> int:

@@ -24,14 +24,14 @@ def facts_of(
     evaluating: bool,
     gate_closed: bool,
 ) -> Facts:
-    """What the scheduler sees now."""
-    training, usable = fleet.training(), fleet.usable()
-    waiting = batch.ledger.waiting()
+    """What the scheduler sees now. Its cells are units: a pair counts as one."""
+    training, usable = fleet.training_units(), fleet.usable()
+    waiting, size = batch.ledger.waiting(), max(map(len, fleet.units))
     return Facts(
         now=now,
-        cells=len(usable),
+        cells=len(fleet.working_units()),
         training=len(training),
-        core_training=fleet.core in training,
+        core_training=any(fleet.core in unit for unit in training),
         core_usable=fleet.core.is_usable,
         live=len(groups.live),
         groups_per_batch=settings.groups_per_batch,
@@ -40,11 +40,12 @@ def facts_of(
         batch_open=batch.ledger.is_open(),
         gate_closed=gate_closed,
         micro_batches_waiting=len(waiting),
-        ready_work_s=sum(entry.num_tokens for entry in waiting) / speed(usable, settings),
-        cells_busy_training=sum(_is_busy(cell, batch) for cell in training),
+        ready_work_s=sum(entry.num_tokens for entry in waiting) / (speed(usable, settings) * size),
+        cells_busy_training=sum(any(_is_busy(cell, batch) for cell in unit) for unit in training),
         update_in_progress=commit is not None,
-        switch_s=lending.switch_s,
-        pull_s=lending.pull_s,
+        # Cells of a unit switch one after the other.
+        switch_s=lending.switch_s * size,
+        pull_s=lending.pull_s * size,
         last_lend=lending.last_lend,
         kv_tokens_per_cell=settings.kv_tokens_per_cell,
         evaluating=evaluating,
@@ -57,7 +58,7 @@ def facts_of(
 def curve_of(usable: list[Cell], settings: BatchSettings) -> EngineCurve:
     """Mean of the cells' measured curves; the half-saturation model until enough of it is measured."""
     speeds: dict[float, list[float]] = {}
-    for cell in usable:
+    for cell in (cell for cell in usable if not cell.prefills):
         for running, tokens_per_s in cell.report.curve if cell.report is not None else ():
             speeds.setdefault(running, []).append(tokens_per_s)
     half = settings.scheduler.concurrency_half

@@ -10,6 +10,8 @@ from gyre_hpc.protocol.to_batch import CellReport, CellState, Moved
 from gyre_hpc.protocol.to_cell import KvOrder
 
 _NOT_WORKING = (CellState.starting, CellState.lost)
+Unit = tuple["Cell", ...]
+"""Cells that serve together: one, or a pair. In the order in which they leave rollout: the one that takes calls first."""
 
 
 class Move(enum.Enum):
@@ -30,6 +32,10 @@ class Cell:
 
     def __init__(self, name: str, base: int) -> None:
         self.name = name
+        self.partner: Cell | None = None
+        """The one it serves together with; neither serves alone."""
+        self.prefills = False
+        """It computes prompts for its partner, and takes no calls."""
         self.order = Document(name, base)
         self.incarnation = 0
         self.report: CellReport | None = None
@@ -79,7 +85,7 @@ class Cell:
 
     @property
     def is_serving(self) -> bool:
-        """Belongs into the routing table."""
+        """Works for calls."""
         report = self.report
         return (
             self.is_usable
@@ -92,13 +98,30 @@ class Cell:
         )
 
     @property
+    def takes_calls(self) -> bool:
+        """Belongs into the routing table. A prompt of other weights than those that decode would be refused."""
+        if not self.is_serving or self.prefills or self.partner is None:
+            return self.is_serving and not self.prefills
+        ours, theirs = self.report, self.partner.report
+        if ours is None or theirs is None or theirs.broken:
+            # One that says that it is broken is started again later; no call of ours would get anywhere meanwhile.
+            return False
+        return self.partner.is_serving and ours.version == theirs.version
+
+    @property
     def is_reachable(self) -> bool:
         """In the table, or still open under a term of an older one that a gateway may go by."""
         report = self.report
-        if report is None or self.lost:
+        if report is None or self.lost or self.prefills:
             return False
-        left = self.move is Move.leaving or report.term != self.term
+        # It left the table also when its partner alone does not serve.
+        left = self.move is Move.leaving or report.term != self.term or self.partner is not None
         return self.in_table or (report.state is CellState.rollout and left)
+
+    @property
+    def is_lent(self) -> bool:
+        """Ordered to train and there, awake or not yet."""
+        return (self.role is Role.train or self.move is Move.leaving) and self.is_usable
 
     @property
     def is_training(self) -> bool:
@@ -132,6 +155,14 @@ class Fleet:
         self.core_name = settings.core
         self.core = self.cells[settings.core]
         self.satellites = [cell for cell in self.cells.values() if cell is not self.core]
+        self.units = self._pair_up(settings.pairs)
+
+    def _pair_up(self, pairs: tuple[tuple[str, str], ...]) -> tuple[Unit, ...]:
+        for name, other in pairs:
+            prefilling, decoding = self.cells[name], self.cells[other]
+            prefilling.partner, decoding.partner, prefilling.prefills = decoding, prefilling, True
+        alone = [(cell,) for cell in self.cells.values() if cell.partner is None]
+        return (*alone, *((cell, cell.partner) for cell in self.cells.values() if cell.partner is not None and not cell.prefills))
 
     def usable(self) -> list[Cell]:
         return [cell for cell in self.cells.values() if cell.is_usable]
@@ -142,7 +173,7 @@ class Fleet:
         entered = []
         for cell in self.cells.values():
             report = cell.report
-            cell.in_table = cell.is_serving and (cell.in_table or (report is not None and report.version == newest))
+            cell.in_table = cell.takes_calls and (cell.in_table or (report is not None and report.version == newest))
             if cell.in_table:
                 entered.append(cell)
         return entered
@@ -158,7 +189,19 @@ class Fleet:
 
     def training(self) -> list[Cell]:
         """Ordered to train and there, awake or not yet."""
-        return [cell for cell in self.cells.values() if (cell.role is Role.train or cell.move is Move.leaving) and cell.is_usable]
+        return [cell for cell in self.cells.values() if cell.is_lent]
+
+    def working_units(self) -> list[Unit]:
+        """Those that can serve or train: whole ones, and the core's as soon as the core is there."""
+        return [unit for unit in self.units if all(cell.is_usable for cell in unit) or (self.core in unit and self.core.is_usable)]
+
+    def training_units(self) -> list[Unit]:
+        """Those with a cell that `training` names."""
+        return [unit for unit in self.units if any(cell.is_lent for cell in unit)]
+
+    def serving_satellites(self) -> list[Unit]:
+        """Those without the core of which every cell serves."""
+        return [unit for unit in self.units if self.core not in unit and all(cell.is_serving for cell in unit)]
 
     def moving(self) -> Cell | None:
         return next((cell for cell in self.cells.values() if cell.move is not Move.none and cell.is_usable), None)

@@ -156,7 +156,8 @@ def activity_of(state: State, cell: Cell) -> str:
     if cell.lost or report is None:
         return "lost:lost" if cell.lost else "starting:starting"
     if report.state is CellState.rollout:
-        return f"rollout:{'' if report.live_requests else _why_no_calls(state)}"
+        calls = cell.partner.report if cell.prefills and cell.partner is not None else report
+        return f"rollout:{'' if calls is not None and calls.live_requests else _why_no_calls(state)}"
     if report.state is CellState.train:
         fits = state.phase is Phase.warm_fit and cell is state.fleet.core
         busy = bool(state.batch.ledger.leased(cell.name)) or report.commit is not None or fits

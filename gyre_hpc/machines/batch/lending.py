@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping
 
 from gyre_hpc.machines.base import Effect, Note
-from gyre_hpc.machines.batch.fleet import Cell, Fleet, Move
+from gyre_hpc.machines.batch.fleet import Cell, Fleet, Move, Unit
 from gyre_hpc.machines.batch.open_batch import OpenBatch
 from gyre_hpc.protocol.identity import Role
 from gyre_hpc.protocol.to_batch import GatewayReport
@@ -48,12 +48,14 @@ class Lending:
             self.pull_s = statistics.median(pulls)
 
     def follow(self, now: float, decision: Decision, fleet: Fleet, batch: OpenBatch, table: int) -> list[Effect]:
-        """Begin at most one move towards `decision.want`. `table` is the number the next table will have."""
+        """Begin at most one move towards `decision.want` units. `table` is the number the next table will have."""
         if fleet.moving() is not None:
             return []
-        training = fleet.training()
-        if decision.want > len(training):
-            cell = self._to_lend(fleet)
+        training = fleet.training_units()
+        if decision.want >= len(training):
+            cell = _left_behind(training) if fleet.core.is_usable else None
+            if cell is None and decision.want > len(training):
+                cell = self._to_lend(fleet)
             if cell is None:
                 return []
             # A cell that is in no table needs no acknowledgement: the next table may never differ.
@@ -62,11 +64,9 @@ class Lending:
             if batch.ledger.is_open():
                 batch.joined.add(cell.name)
             return [Note("lend", {"cell": cell.name, "reason": decision.reason, "forced": decision.forced})]
-        if decision.want < len(training):
-            recalled = self._to_recall(training, fleet)
-            recalled.move = Move.finishing
-            return [Note("recall", {"cell": recalled.name, "reason": decision.reason})]
-        return []
+        recalled = self._to_recall(training, fleet)
+        recalled.move = Move.finishing
+        return [Note("recall", {"cell": recalled.name, "reason": decision.reason})]
 
     def carry_on(
         self, now: float, fleet: Fleet, batch: OpenBatch, is_known: Callable[[int], bool], kv_of: Callable[[Cell], KvOrder | None]
@@ -84,17 +84,28 @@ class Lending:
             cell.change_role(Role.rollout)
 
     def _to_lend(self, fleet: Fleet) -> Cell | None:
-        """The core if it serves, else the satellite with the least to move."""
+        """Of the core's unit if the core serves, else of the satellites with the least to move: whoever leaves first of it."""
         if fleet.core.is_serving:
-            return fleet.core
+            return _left_behind(unit for unit in fleet.units if fleet.core in unit)
         if fleet.core.role is not Role.train:
             return None
-        serving = [cell for cell in fleet.satellites if cell.is_serving]
-        return min(serving, key=to_move, default=None)
+        unit = min(fleet.serving_satellites(), key=lambda unit: to_move(unit[0]), default=None)
+        return unit[0] if unit is not None else None
 
-    def _to_recall(self, training: list[Cell], fleet: Fleet) -> Cell:
-        """Last in, first out; the core after all satellites."""
-        return max(training, key=lambda cell: (cell is not fleet.core, cell.lent_at))
+    def _to_recall(self, training: list[Unit], fleet: Fleet) -> Cell:
+        """Of the core's unit after all others, of those the one that is on its way, then last in, first out; the core as the last of all."""
+
+        def rank(unit: Unit) -> tuple[bool, bool, float]:
+            return fleet.core not in unit, _left_behind((unit,)) is not None, max(cell.lent_at for cell in unit if cell.is_lent)
+
+        unit = max(training, key=rank)
+        back = [cell for cell in reversed(unit) if cell.is_lent]
+        return next((cell for cell in back if cell is not fleet.core), fleet.core)
+
+
+def _left_behind(units: Iterable[Unit]) -> Cell | None:
+    """Whoever is the next to leave rollout when all of these units do."""
+    return next((cell for unit in units for cell in unit if cell.is_serving), None)
 
 
 def to_move(cell: Cell) -> tuple[int, int, str]:

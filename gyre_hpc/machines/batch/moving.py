@@ -33,8 +33,8 @@ def kv_order(state: State, cell: Cell) -> KvOrder | None:
 
 def _following(state: State, cell: Cell) -> list[Cell]:
     """Cells that leave next, if the decision stands: KV that goes to them would have to move again at once."""
-    num = state.decision.want - len(state.fleet.training()) if state.decision is not None else 0
-    serving = [other for other in state.fleet.satellites if other.is_serving and other is not cell]
+    num = state.decision.want - len(state.fleet.training_units()) if state.decision is not None else 0
+    serving = [unit[0] for unit in state.fleet.serving_satellites() if cell not in unit]
     return sorted(serving, key=to_move)[: max(0, num)]
 
 

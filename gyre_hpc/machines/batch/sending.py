@@ -57,12 +57,20 @@ def send_orders(state: State, now: float) -> list[Effect]:
 
 def _version_for(state: State, cell: Cell) -> Version | None:
     if cell is not state.fleet.core:
-        return state.version
+        return cell.report.version if _waits_for_partner(state, cell) and cell.report is not None else state.version
     if not state.looked_for_checkpoint or (state.loading is not None and state.target is None):
         return None
     if state.phase is Phase.warm_fit:
         return RAW
     return state.target or state.version
+
+
+def _waits_for_partner(state: State, cell: Cell) -> bool:
+    """Prompts of newer weights are computed first: else all calls of the cell, which go on from new prompts, would end."""
+    partner = cell.partner
+    if partner is None or cell.prefills or not (cell.is_serving and partner.is_serving):
+        return False
+    return partner.report is not None and partner.report.version != state.version
 
 
 def _stamp_order(order: Order, number: int) -> Order:

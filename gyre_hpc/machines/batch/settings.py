@@ -67,6 +67,8 @@ class BatchSettings:
     cell_capacity: int = 64
     """Calls that a cell's engine computes at once."""
     checkpoint_before_publish: bool = True
+    pairs: tuple[tuple[str, str], ...] = ()
+    """(cell that prefills, cell that decodes) of those that serve together only."""
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
 

@@ -9,7 +9,7 @@ import pytest
 from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangConfig, SGLangKV, WeightRoute
 from gyre_hpc.config.schema import ModelConfig
 from gyre_hpc.engines.base import EngineCapabilities
-from gyre_hpc.engines.sglang.build import create_sglang_engine, launch_here
+from gyre_hpc.engines.sglang.build import create_server, create_sglang_engine, launch_here
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Nodes
@@ -113,4 +113,14 @@ def test_every_node_starts_its_part_of_one_server(environment: str, tmp_path: Pa
         bootstrap_port=4001,
     )
     assert alone.program == ("-m", "sglang.launch_server")
+    with pytest.raises(UserError, match="cells of one node make pairs"):
+        create_server(
+            EngineConfig(sglang=SGLangConfig(environment=environment, device=Device.cpu, kv=SGLangKV.pd)),
+            model=MODEL,
+            world=2,
+            nodes=Nodes(number=1, count=2, address="node-0:4000"),
+            folder=tmp_path,
+            cache=tmp_path,
+            part=Part.prefill,
+        )
     assert "--disaggregation-mode prefill" in " ".join(alone.flags) and "--disaggregation-bootstrap-port 4001" in " ".join(alone.flags)

@@ -28,6 +28,7 @@ def launch(
     part: Part = Part.whole,
     deterministic: bool = False,
     keep_kv: bool = False,
+    interface: str = "127.0.0.1",
     **sglang: Any,
 ) -> Launch:
     return create_launch(
@@ -43,6 +44,7 @@ def launch(
         inherited=inherited or {},
         part=part,
         bootstrap_port=9000,
+        interface=interface,
     )
 
 
@@ -182,6 +184,17 @@ def test_a_pair_of_cells_prefills_and_decodes() -> None:
     assert {"disaggregation-mode": "decode", "disaggregation-decode-enable-radix-cache": True}.items() <= flags(decode).items()
     assert prefill.environ["SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX"] == "false"
     assert prefill.environ["MC_FORCE_TCP"] == "1" and "MC_FORCE_TCP" not in launch(device=Device.cuda).environ
+
+
+def test_of_a_pair_the_half_that_prefills_is_reached_from_other_nodes_and_nobody_else() -> None:
+    """SGLang has one flag for its API and its bootstrap server."""
+    prefill, decode = (launch(kv=SGLangKV.pd, part=part, interface="10.0.0.7") for part in (Part.prefill, Part.decode))
+    assert prefill.host == flags(prefill)["host"] == "10.0.0.7"
+    assert decode.host == flags(decode)["host"] == "127.0.0.1"
+    assert prefill.environ["SGLANG_HOST_IP"] == decode.environ["SGLANG_HOST_IP"] == "10.0.0.7"
+    alone = launch(interface="10.0.0.7")
+    assert alone.host == flags(alone)["host"] == "127.0.0.1" and "SGLANG_HOST_IP" not in alone.environ
+    assert launch(kv=SGLangKV.pd, part=Part.prefill).host == "127.0.0.1"
 
 
 @pytest.mark.parametrize("kv", [SGLangKV.pd, SGLangKV.shared])

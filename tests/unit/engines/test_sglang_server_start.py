@@ -1,6 +1,7 @@
 """Starts that fail, and what they say; ports that others take; what a server prints. The server pretends."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -83,6 +84,18 @@ def test_a_port_that_was_taken_in_between_is_given_up_for_another(monkeypatch: p
         address = await server.start()
         assert len(ports) == 2 and address.url.endswith(f":{ports[1]}")
         assert await asyncio.to_thread(answers, address) == 200
+
+    run(test)
+
+
+def test_a_bootstrap_port_that_was_taken_ends_the_start_at_once() -> None:
+    """It would serve without one, and no prompt would ever reach the other half of its pair."""
+
+    async def test(here: ServerStage) -> None:
+        launch = here.launch(flags=("--pretend", "no-bootstrap", "--disaggregation-bootstrap-port", "4001"))
+        with pytest.raises(ServerLost, match="found its bootstrap port taken"):
+            await here.server(replace(launch, bootstrap_port=4001)).start()
+        await here.all_gone([])
 
     run(test)
 

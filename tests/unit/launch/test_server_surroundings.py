@@ -30,6 +30,7 @@ def config_for(root: Path, **values: object) -> Config:
 def test_what_it_needs_is_here_also_with_kv_transports_that_do_not_concern_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     check_surroundings(config_for(tmp_path, transport__kv="mooncake"))
+    check_surroundings(config_for(tmp_path / "pairs", engine__sglang__kv=SGLangKV.pd, cluster__cells=2))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +40,11 @@ def test_what_it_needs_is_here_also_with_kv_transports_that_do_not_concern_it(tm
         ({"environment": "", "launcher": __file__, "flags": {"port": 1}}, "engine.sglang.flags.port", "leave --port out"),
         ({"environment": "/nosuch"}, "engine.sglang.environment", "bin/python"),
         ({"launcher": "/nosuch.py"}, "engine.sglang.launcher", "no file"),
-        ({"kv": SGLangKV.pd}, "engine.sglang.kv", "none or shared"),
+        (
+            {"kv": SGLangKV.pd, "flags": {"disaggregation-mode": "decode"}},
+            "engine.sglang.flags.disaggregation-mode",
+            "set engine.sglang.kv",
+        ),
         ({"flags": {"port": 1}}, "engine.sglang.flags.port", "leave --port out"),
     ],
 )

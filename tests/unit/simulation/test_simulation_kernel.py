@@ -116,6 +116,16 @@ def test_a_scenario_is_a_value_that_can_be_kept() -> None:
         assert decode(encode(scenario)) == scenario == draw(seed)
 
 
+def test_some_scenarios_have_their_cells_in_pairs() -> None:
+    drawn = [draw(seed) for seed in range(200)]
+    paired = [scenario for scenario in drawn if scenario.pairs]
+    assert 0.05 * len(drawn) < len(paired) < 0.35 * len(drawn)
+    for scenario in paired:
+        assert scenario.kv == "pd" and len(scenario.pair_names) * 2 == scenario.cells
+        assert "in pairs" in str(scenario)
+    assert all(scenario.pair_names == () for scenario in drawn if not scenario.pairs)
+
+
 def test_every_scenario_has_the_size_it_must_have() -> None:
     kinds = set()
     for seed in range(300):
