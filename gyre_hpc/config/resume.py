@@ -38,6 +38,7 @@ CHANGEABLE = (
     "evaluation.after",
     "gateway.*",
     "journal.*",
+    "launch.*",
     "network.*",
     "paths.cache",
     "paths.scratch",

@@ -19,6 +19,29 @@ class RunFolder:
         """attempts/<n>/ claimed by mkdir; the highest one is the live one."""
         return self.root / "attempts"
 
+    def start(self, attempt: int) -> Path:
+        """attempts/<n>/start.json, mode 0600: which job started it and where its supervisor-0 listens; written by that supervisor."""
+        return self.attempts / str(attempt) / "start.json"
+
+    def node_map(self, attempt: int) -> Path:
+        """attempts/<n>/nodes.json: the nodes of the allocation and which cell lies where; written by launch before the supervisors start."""
+        return self.attempts / str(attempt) / "nodes.json"
+
+    @property
+    def commands(self) -> Path:
+        """commands/<id>.json: what people order through the folder alone; commands/<id>.ack.json: the answer of supervisor-0."""
+        return self.root / "commands"
+
+    @property
+    def jobs(self) -> Path:
+        """jobs/<job>.json: one file for each job submitted for this run, written once by who submitted it."""
+        return self.root / "jobs"
+
+    @property
+    def code(self) -> Path:
+        """Copy of the code that the run runs from (launch.snapshot)."""
+        return self.root / "code"
+
     @property
     def token(self) -> Path:
         """Run token, mode 0600; written once by launch."""

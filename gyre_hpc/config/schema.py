@@ -6,6 +6,12 @@ Hydra 1.3 rules: not frozen, no Literal, enums match by member name. Nobody assi
 import enum
 from dataclasses import dataclass, field
 
+from gyre_hpc.config.cluster_schema import Chain as Chain  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.cluster_schema import ClusterConfig as ClusterConfig  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.cluster_schema import ClusterKind as ClusterKind  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.cluster_schema import EnvironmentKind as EnvironmentKind  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.cluster_schema import LaunchConfig as LaunchConfig  # noqa: PLC0414  # everybody knows it from here
+from gyre_hpc.config.cluster_schema import SlurmConfig as SlurmConfig  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.engine_schema import EngineConfig as EngineConfig  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.engine_schema import EngineKind as EngineKind  # noqa: PLC0414  # everybody knows it from here
 from gyre_hpc.config.harness_schema import HarnessConfig as HarnessConfig  # noqa: PLC0414  # everybody knows it from here
@@ -24,10 +30,6 @@ class Staleness(enum.Enum):
     window = "window"
     wait = "wait"
     soft = "soft"
-
-
-class ClusterKind(enum.Enum):
-    local = "local"
 
 
 class TrainerKind(enum.Enum):
@@ -57,29 +59,10 @@ class PathsConfig:
 
 
 @dataclass(kw_only=True)
-class ClusterConfig:
-    kind: ClusterKind = ClusterKind.local
-    cells: int = 4
-    ranks_per_cell: int = 1
-    tensor_parallel: int = 0
-    """Ranks that share one copy of the model, engine and trainer alike: 0 = all ranks of the cell; 1 = every rank trains on a copy of
-    its own and the first one serves."""
-    gateways: int = 1
-    runner_capacity: int = 24
-    """Executions a runner runs at once."""
-    runner_cpus: float = 2.0
-    runner_memory_mb: int = 4096
-    start_deadline_s: float = 120.0
-    """A process that has not registered by then counts as a failed start."""
-    switch_deadline_s: float = 60.0
-    """Of each step of a role change: a rank that has not answered by then is named. A cell whose whole change takes 2.5 times as long
-    is started again."""
-
-
-@dataclass(kw_only=True)
 class NetworkConfig:
     interface: str = "127.0.0.1"
-    """Address to bind to."""
+    """What to bind to, found on each node: an address, the name of a network interface (ib0), a network (10.1.0.0/16), or `hostname` for the
+    address that the node's own name has."""
     port_range: str = ""
     """`LOW-HIGH`, empty: any free port."""
 
@@ -254,6 +237,7 @@ class Config:
     """Run folder to resume; other keys then only override keys marked changeable."""
     paths: PathsConfig = field(default_factory=PathsConfig)
     cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    launch: LaunchConfig = field(default_factory=LaunchConfig)
     network: NetworkConfig = field(default_factory=NetworkConfig)
     scheduler: SchedulerConfig = field(default_factory=SchedulerConfig)
     engine: EngineConfig = field(default_factory=EngineConfig)

@@ -17,7 +17,9 @@ from gyre_hpc.errors import UserError
 
 POSITIVE = (
     "cluster.cells", "cluster.ranks_per_cell", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
-    "cluster.runner_memory_mb", "cluster.start_deadline_s", "cluster.switch_deadline_s", "scheduler.concurrency_half",
+    "cluster.runner_memory_mb", "cluster.start_deadline_s", "cluster.switch_deadline_s",
+    "cluster.slurm.nodes", "cluster.slurm.time_min", "cluster.slurm.signal_s", "cluster.slurm.node_silence_s", "launch.chain_limit",
+    "launch.satellite_nodes", "launch.satellite_time_min", "scheduler.concurrency_half",
     "engine.page_size", "engine.kv_tokens", "engine.max_batch", "engine.prefill_chunk", "engine.timed_tokens_per_s",
     "engine.timed_prefill_tokens_per_s", "engine.timed_move_tokens_per_s", "engine.timed_half", "engine.time_scale",
     "trainer.eps", "trainer.max_grad_norm", "trainer.micro_batch_tokens", "trainer.timed_tokens_per_s",
@@ -32,7 +34,8 @@ POSITIVE = (
     "journal.segment_bytes", "checkpoint.every", "checkpoint.keep",
 )  # fmt: skip
 NOT_NEGATIVE = (
-    "seed", "scheduler.lead_factor", "scheduler.lead_floor_s", "scheduler.dwell_s", "scheduler.max_staleness",
+    "seed", "cluster.slurm.gpus_per_node", "cluster.slurm.cpus_per_node", "cluster.slurm.memory_gb", "launch.satellites",
+    "scheduler.lead_factor", "scheduler.lead_floor_s", "scheduler.dwell_s", "scheduler.max_staleness",
     "trainer.lr", "trainer.weight_decay", "trainer.timed_apply_s", "trainer.timed_switch_s", "trainer.memory_limit_mb",
     "algo.truncated_is", "algo.top_k", "transport.kv_budget_s",
     "warm_start.executions", "warm_start.epochs", "evaluation.tasks",

@@ -1,6 +1,7 @@
 """Starts runs. One file per kind of cluster; process mains are named here and never imported."""
 
 from gyre_hpc.config.schema import ClusterKind, Config
+from gyre_hpc.errors import UserError
 
 
 def start(config: Config) -> int:
@@ -10,3 +11,5 @@ def start(config: Config) -> int:
             from gyre_hpc.launch.local import main
 
             return main(config)
+        case ClusterKind.slurm:
+            raise UserError("cluster.kind", "slurm", "not built yet; start on this machine with cluster=local")

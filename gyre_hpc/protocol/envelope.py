@@ -5,7 +5,10 @@ import msgspec
 from gyre_hpc.protocol.supervision import (
     Directory,
     FinishRun,
+    NodeOrders,
+    NodeReport,
     Register,
+    RendezvousOpen,
     RestartCell,
     SetAside,
 )
@@ -17,6 +20,7 @@ from gyre_hpc.protocol.to_runner import Assignment
 Message = (
     Order | CellReport | GatewayReport | RunnerReport | Table | Assignment
     | Register | Directory | RestartCell | SetAside | FinishRun
+    | NodeOrders | NodeReport | RendezvousOpen
 )  # fmt: skip
 
 

@@ -1,4 +1,9 @@
-"""To and from the supervisor: registration, the directory of live processes, restart orders, the end of the run."""
+"""To and from the supervisor: registration, the directory of live processes, restart orders, the end of the run.
+
+Between supervisors: whole documents, numbered; the newest wins (docs/decisions/0018).
+"""
+
+import enum
 
 import msgspec
 
@@ -52,3 +57,83 @@ class FinishRun(msgspec.Struct, frozen=True, tag="finish_run"):
 
     exit_code: int
     reason: str
+
+
+class RendezvousOpen(msgspec.Struct, frozen=True, tag="rendezvous_open"):
+    """Agent of part 0 of a cell over several nodes -> supervisor-0: its store listens, the other parts may come."""
+
+    process: str
+    incarnation: int
+    address: str
+    """host:port of the store."""
+
+
+class Wanted(enum.Enum):
+    """What a child of another node should do."""
+
+    run = "run"
+    terminate = "terminate"
+    """SIGTERM, once."""
+    kill = "kill"
+
+
+class ChildOrder(msgspec.Struct, frozen=True):
+    """One child that supervisor-0 wants on a node, or wants gone."""
+
+    process: str
+    incarnation: int
+    wanted: Wanted = Wanted.run
+    part: int = 0
+    """Of a cell over several nodes: which of its nodes this is."""
+    rendezvous: str = ""
+    """Where part 0 of the cell listens; empty for part 0 and for cells within one node."""
+
+
+class NodeOrders(msgspec.Struct, frozen=True, tag="node_orders"):
+    """supervisor-0 -> another node's supervisor: every child that concerns it. One that ended stays named until its end was taken."""
+
+    number: int
+    children: tuple[ChildOrder, ...] = ()
+    is_over: bool = False
+    """The run is over here: end once no child is left."""
+
+
+class ChildEnd(msgspec.Struct, frozen=True):
+    """A child is gone. Told until the orders name it no more."""
+
+    process: str
+    incarnation: int
+    code: int
+    """Exit code; negative = killed by that signal."""
+    reason: str = ""
+    """Why it could not even be started."""
+
+
+class NodeOffer(msgspec.Struct, frozen=True):
+    """What a node has."""
+
+    host: str
+    """Name, as SLURM and people know it."""
+    address: str
+    """It listens there."""
+    devices: tuple[str, ...] = ()
+    """GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    cells: int = 0
+    """Cells that a node nobody planned has room for; 0 for a node of the run's own allocation."""
+
+
+class NodeReport(msgspec.Struct, frozen=True, tag="node_report"):
+    """A node's supervisor -> supervisor-0: its heartbeat and all it has to say."""
+
+    node: str
+    """supervisor-2; a satellite job's: supervisor-j<job>n<node>."""
+    life: str
+    """Drawn anew at each start: another life has none of the earlier one's children."""
+    number: int
+    seen: int
+    """Number of the newest orders that are being carried out; -1: none."""
+    url: str
+    offer: NodeOffer
+    running: tuple[tuple[str, int], ...] = ()
+    """(process, incarnation) of each living child, parts not told apart: a node has one part of a cell."""
+    ended: tuple[ChildEnd, ...] = ()
