@@ -14,7 +14,7 @@ def changed(**values: object) -> Config:
     config = Config()
     for name, value in values.items():
         group, _, key = name.rpartition("__")
-        setattr(value_of(config, group) if group else config, key, value)
+        setattr(value_of(config, group.replace("__", ".")) if group else config, key, value)
     return config
 
 
