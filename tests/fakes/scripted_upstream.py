@@ -45,6 +45,8 @@ class ScriptedUpstream:
         """Those that arrived and have not ended."""
         self.lets_in = True
         self.is_released = False
+        self.lingering: list[str] = []
+        """Of connections that were closed before the answer's end: a real server has them until its scheduler hears of it."""
         self.num_computed = 0
         self.num_lost = 0
         """Tokens computed for connections that were closed before they were sent."""
@@ -110,6 +112,7 @@ class ScriptedUpstream:
                     return
         finally:
             if self.requests.pop(request.rid, None) is not None:
+                self.lingering.append(request.rid)
                 self.num_lost += len(request.ids) - request.num_sent
 
     async def abort(self, rid: str) -> None:
@@ -123,10 +126,12 @@ class ScriptedUpstream:
 
     async def flush(self, deadline_s: float) -> bool:
         self.log.append("flush")
+        if not self.requests:
+            self.lingering.clear()
         return not self.requests
 
     async def release_memory(self) -> None:
-        assert not self.requests and not self.is_released, "the server ended"
+        assert not self.requests and not self.lingering and not self.is_released, "the server ended"
         self.is_released = True
         self.log.append("release")
 
@@ -205,7 +210,7 @@ class ScriptedSender:
         self.is_joined = True
 
     async def send(self, upstream: Any, version: Version, tensors: Mapping[str, Any], *, flush: bool) -> None:
-        assert self.is_joined and not self._upstream.requests, "weights change at zero requests only"
+        assert self.is_joined and not self._upstream.requests and not self._upstream.lingering, "weights change at zero requests only"
         assert not self._upstream.is_released
         if self.error is not None:
             raise self.error

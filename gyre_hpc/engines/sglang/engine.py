@@ -15,7 +15,7 @@ import contextlib
 import logging
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from gyre_hpc import clock
 from gyre_hpc.engines.backend import Loads, PauseMode
@@ -25,7 +25,7 @@ from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.sglang.attempts import Attempts
 from gyre_hpc.engines.sglang.pace import Pace
-from gyre_hpc.engines.sglang.parts import Address, Holder, NotAnswered, ServerLost, Upstream, WeightSender
+from gyre_hpc.engines.sglang.parts import Address, Holder, Measured, NotAnswered, ServerLost, Upstream, WeightSender
 from gyre_hpc.engines.sglang.sent import Label
 from gyre_hpc.engines.sglang.watch import Watch
 from gyre_hpc.engines.stopping import Decode
@@ -38,10 +38,6 @@ _LOG = logging.getLogger(__name__)
 IDLE_S = 60.0
 """Until a server without requests of ours says that it is idle: one step of its scheduler."""
 FLUSH_S = 10.0
-
-
-class Measured(Protocol):
-    async def measure(self) -> list[RankMemory]: ...
 
 
 class SGLangEngine(ServedEngine):
@@ -154,6 +150,8 @@ class SGLangEngine(ServedEngine):
             with self._store.hold(version) as tensors:
                 try:
                     await self._calls.halt("update")
+                    if self._calls.guests.may_linger:
+                        await self._idle()
                     async with self._change("awake"):
                         await self._sender.send(self._server, version, tensors, flush=not self._keep_kv)
                     self._now_serving(version)
@@ -161,22 +159,25 @@ class SGLangEngine(ServedEngine):
                     self._calls.go_on("update")
 
     def _now_serving(self, version: Version) -> None:
-        calls = self._calls
-        if self._keep_kv:
-            calls.label = Label(version=version, oldest=calls.label.oldest)
-        else:
-            calls.label = Label(version=version, oldest=version)
-            calls.retracted()
+        oldest = self._calls.label.oldest if self._keep_kv else version
+        self._calls.label = Label(version=version, oldest=oldest)
+        if not self._keep_kv:
+            self._calls.retracted()
 
     async def _release(self) -> None:
         # A request to a server without memory would end it: should one be taken now, it waits until the server wakes.
         await self._calls.halt("asleep")
-        if not await self._server.flush(IDLE_S):
-            self._calls.lose(f"not idle within {IDLE_S:g} s, without a request of ours")
-            raise ServerLost(self._calls.lost)
+        await self._idle()
         async with self._change("asleep"):
             self._is_awake = False
             await self._server.release_memory()
+
+    async def _idle(self) -> None:
+        """Until the server, which stands still, says that it has no request; it forgets all prefixes. Raises ServerLost."""
+        if not await self._server.flush(IDLE_S):
+            self._calls.lose(f"not idle within {IDLE_S:g} s, without a request of ours")
+        self._check()
+        self._calls.guests.may_linger = False
 
     @contextlib.asynccontextmanager
     async def _change(self, to: str) -> AsyncIterator[None]:

@@ -17,8 +17,12 @@ class Guests:
         self._tasks: set[asyncio.Task[str]] = set()
         self.refusal = ""
         """Why none may begin; empty: they may."""
+        self._told = ""
+        """Why those that were stopped last were; `refusal` may be empty again when they hear of it."""
         self.num_heard = 0
         """Chunks so far."""
+        self.may_linger = False
+        """One was asked for since the server last said that it is idle."""
 
     def __len__(self) -> int:
         return len(self._tasks)
@@ -27,6 +31,7 @@ class Guests:
         """See parts.Prefill; `version` is what the server has."""
         if self.refusal:
             raise NotAnswered(f"the server that prefills stands still: {self.refusal}")
+        self.may_linger = True
         task = asyncio.create_task(self._read(body))
         self._tasks.add(task)
         try:
@@ -36,7 +41,7 @@ class Guests:
             await asyncio.wait((task,))
             self._tasks.discard(task)
         if task.cancelled():
-            raise NotAnswered(f"the server that prefills was told to stand still: {self.refusal}")
+            raise NotAnswered(f"the server that prefills was told to stand still: {self._told}")
         try:
             label = task.result()
         except ServerLost as error:
@@ -48,13 +53,13 @@ class Guests:
 
     def stop(self, why: str) -> None:
         """All of them, soon; none begins until `refusal` is empty again."""
-        self.refusal = why
+        self.refusal = self._told = why
         for task in self._tasks:
             task.cancel()
 
     async def end(self, why: str) -> None:
         """`stop`, and wait until nobody here wants anything of the server. A request whose connection was closed it may have a
-        moment longer: whoever changes what the server has waits until it says that it is idle."""
+        moment longer: whoever changes what the server has waits until it says that it is idle (`may_linger`)."""
         self.stop(why)
         if self._tasks:
             await asyncio.wait(self._tasks)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from gyre_hpc.errors import GyreError
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.to_batch import RankMemory
 
 LONGEST_FOLDER = 60
 """[bytes] Of a server's folder. A Unix socket's path has at most 107; SGLang makes some of its own below ours."""
@@ -185,3 +186,8 @@ class Holder(Protocol):
 
     async def stop(self) -> None:
         """End server and keeper, with everything they started."""
+
+
+class Measured(Protocol):
+    async def measure(self) -> list[RankMemory]:
+        """Device memory of this node's ranks."""

@@ -8,7 +8,7 @@ import pytest
 
 from gyre_hpc.engines.backend import PauseMode
 from gyre_hpc.engines.calls import LiveCall
-from gyre_hpc.engines.sglang.parts import NotAnswered
+from gyre_hpc.engines.sglang.parts import NotAnswered, ServerLost
 from gyre_hpc.engines.sglang.prefill import Peer
 from tests.fakes.sglang_bench import VERSIONS, Bench, bench, check_truth
 from tests.fakes.sglang_bench import run as run_alone
@@ -210,6 +210,35 @@ def test_a_prefilling_server_stands_still_for_its_own_changes() -> None:
         await pair.prefill.engine.sleep()
         await pair.settle()
         assert not pair.prompts() and late.error is not None
+
+    run(test)
+
+
+def test_a_prefilling_server_is_idle_before_it_gets_other_weights() -> None:
+    """The prompts that an update ends were ended by closing their connections."""
+
+    async def test(pair: Pair) -> None:
+        call, server = await asked(pair), pair.prefill
+        await server.engine.update_weights(VERSIONS[1])
+        await pair.settle()
+        assert "told to stand still: update" in words(call)
+        assert server.upstream.log[-2:] == ["flush", "weights 0.1 and flush"]
+        await server.engine.update_weights(VERSIONS[2])
+        assert server.upstream.log[-2:] == ["weights 0.1 and flush", "weights 0.2 and flush"], "nobody was asked for since"
+
+    run(test)
+
+
+def test_a_prefilling_server_that_does_not_become_idle_is_lost() -> None:
+    async def test(pair: Pair) -> None:
+        async def busy(deadline_s: float) -> bool:
+            return False
+
+        await asked(pair)
+        pair.prefill.upstream.flush = busy  # type: ignore[method-assign]
+        with pytest.raises(ServerLost, match="not idle"):
+            await pair.prefill.engine.update_weights(VERSIONS[1])
+        assert pair.prefill.upstream.version == "0.0" and "not idle" in (pair.prefill.engine.failure() or "")
 
     run(test)
 
