@@ -1,8 +1,9 @@
-# make quickstart | test | test-sglang | test-gpu | check | format | clean
+# make quickstart | test | test-sglang | test-slurm | test-gpu | slurm-up | slurm-down | slurm-node | check | format | clean
 # Needs Python 3.11-3.13 with venv; no root, no compiler. Everything else is installed into .venv, keyed by the pins of
 # setup.cfg: rebuilt when they change, otherwise ready at once.
 # PIP_ARGS: more arguments for pip, e.g. the index of torch's CPU builds.
 # ARGS: more arguments for launch.py or pytest.
+# ACTION, NODE: what slurm-node does to which node, e.g. ACTION=off NODE=n2; slurm/testcluster/node.sh says what there is.
 
 VENV := .venv
 PY := $(VENV)/bin/python
@@ -21,11 +22,11 @@ PINS = import configparser, hashlib; c = configparser.ConfigParser(); c.read("se
 TORCH = $(shell sed -n 's/^ *\(torch==[^ ]*\)$$/\1/p' setup.cfg | sort -u)
 USABLE = import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))
 
-.PHONY: help quickstart test test-sglang test-gpu check lint layout imports types rules format clean env
+.PHONY: help quickstart test test-sglang test-slurm test-gpu slurm-up slurm-down slurm-node check lint layout imports types rules format clean env
 .DEFAULT_GOAL := help
 
 help:
-	@sed -n '1,5s/^# //p' Makefile
+	@sed -n '1,6s/^# //p' Makefile
 
 quickstart: env
 	@$(PY) launch.py $(ARGS)
@@ -37,6 +38,20 @@ test: env
 test-sglang: env
 	@$(VENV)/bin/gyre engine install sglang --device cpu
 	@GYRE_REQUIRE=$${GYRE_REQUIRE:-sglang} $(PY) -m pytest -n 2 --dist loadfile $(ARGS) tests/sglang
+
+# A real SLURM of one machine, as root: for tests, and to rehearse. Its knobs: slurm/testcluster/cluster.sh.
+slurm-up:
+	@bash slurm/testcluster/up.sh
+
+slurm-down:
+	@bash slurm/testcluster/down.sh
+
+slurm-node:
+	@bash slurm/testcluster/node.sh $(ACTION) $(NODE)
+
+# The cluster is stopped afterwards unless it was up before.
+test-slurm: env
+	@bash slurm/testcluster/with.sh env GYRE_REQUIRE=$${GYRE_REQUIRE:-slurm} $(PY) -m pytest $(ARGS) tests/slurm
 
 # What only an NVIDIA GPU shows, with SGLang's environment for GPUs; at most 8 minutes once that is made. Without a GPU it says so.
 test-gpu: env
