@@ -93,9 +93,12 @@ class NodeOrders(msgspec.Struct, frozen=True, tag="node_orders"):
     """supervisor-0 -> another node's supervisor: every child that concerns it. One that ended stays named until its end was taken."""
 
     number: int
+    """Grows with each sending, so that a late copy of an old one is no sign of life."""
     children: tuple[ChildOrder, ...] = ()
     is_over: bool = False
     """The run is over here: end once no child is left."""
+    life: str = ""
+    """Whom it is for: another life of the node pays no heed to it."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True):
@@ -137,3 +140,5 @@ class NodeReport(msgspec.Struct, frozen=True, tag="node_report"):
     running: tuple[tuple[str, int], ...] = ()
     """(process, incarnation) of each living child, parts not told apart: a node has one part of a cell."""
     ended: tuple[ChildEnd, ...] = ()
+    leaving: str = ""
+    """Why it ends by itself as soon as no child is left (a satellite job that was cancelled); empty: it stays."""

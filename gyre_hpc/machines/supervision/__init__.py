@@ -1,4 +1,4 @@
-"""Supervision: children of one node, their restarts, the directory, the end of the run."""
+"""Supervision: children of all nodes, their restarts, the directory, the end of the run."""
 
 from gyre_hpc.machines.supervision.actions import (
     CheckAttempts,
@@ -9,9 +9,10 @@ from gyre_hpc.machines.supervision.actions import (
     TerminateProcess,
 )
 from gyre_hpc.machines.supervision.machine import SupervisionMachine
-from gyre_hpc.machines.supervision.settings import REFUSED, SUPERSEDED, SupervisionSettings
+from gyre_hpc.machines.supervision.settings import NODE_LOST, REFUSED, SUPERSEDED, SupervisionSettings
 
 __all__ = [
+    "NODE_LOST",
     "REFUSED",
     "SUPERSEDED",
     "CheckAttempts",

@@ -11,6 +11,10 @@ class SpawnProcess(msgspec.Struct, frozen=True):
 
     process: str
     incarnation: int
+    part: int = 0
+    """Of a cell over several nodes: which of its nodes this is."""
+    rendezvous: str = ""
+    """host:port where part 0 of the cell listens; empty for part 0 and for everything within one node."""
 
 
 class TerminateProcess(msgspec.Struct, frozen=True):

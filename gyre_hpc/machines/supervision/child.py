@@ -4,7 +4,8 @@ import enum
 from collections import deque
 from dataclasses import dataclass, field
 
-from gyre_hpc.protocol.supervision import Entry
+from gyre_hpc.protocol.node_map import FIRST
+from gyre_hpc.protocol.supervision import ChildOrder, Entry, Wanted
 
 
 class Policy(enum.Enum):
@@ -20,6 +21,7 @@ class ChildState(enum.Enum):
 
     waiting -> starting -> live -> stopping -> waiting (service) | lost (cell) | over (set aside, run finished)
                starting | live ------------> waiting | lost | over (extra with code 0)
+               starting | live -> stopping   (one part of a cell over several nodes ended: the others follow)
     lost ---------> starting | waiting (ordered again after it failed again and again)
     """
 
@@ -34,12 +36,24 @@ class ChildState(enum.Enum):
 RUNNING = frozenset({ChildState.starting, ChildState.live, ChildState.stopping})
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartEnd:
+    """The first end of a part of an incarnation."""
+
+    reason: str
+    code: int
+    asked: bool
+    """We wanted it."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Child:
     """Mutable; owned by the machine. An incarnation is spent by each start, so no two starts share a number."""
 
     name: str
     policy: Policy
+    places: tuple[str, ...] = (FIRST,)
+    """Supervisors of its nodes; part i is on the i-th."""
     incarnation: int = 0
     """0 = not started yet; the first start is 1."""
     state: ChildState = ChildState.waiting
@@ -51,6 +65,13 @@ class Child:
     silent_ticks: int = 0
     failures: deque[float] = field(default_factory=deque)
     """Times of the failures that still count against the crash limit."""
+    parts: set[int] = field(default_factory=set)
+    """Of this incarnation: started, and not known to be gone."""
+    rendezvous: str = ""
+    """Where part 0 of this incarnation listens, once it said so."""
+    is_killing: bool = False
+    end: PartEnd | None = None
+    """Set once the first part of this incarnation ended."""
 
     @property
     def is_running(self) -> bool:
@@ -63,6 +84,25 @@ class Child:
     def entry(self) -> Entry:
         url = self.url if self.state is ChildState.live else ""
         return Entry(self.name, self.incarnation, url, self.lost, self.set_aside)
+
+    def part_at(self, node: str) -> int | None:
+        """Its living part there: a node has at most one."""
+        return next((part for part in self.parts if self.places[part] == node), None)
+
+    def order_for(self, node: str) -> ChildOrder | None:
+        """What that node should do about it; None: nothing."""
+        part = self.part_at(node)
+        if part is None:
+            return None
+        wanted = Wanted.kill if self.is_killing else Wanted.terminate if self.state is ChildState.stopping else Wanted.run
+        return ChildOrder(self.name, self.incarnation, wanted, part, self.rendezvous if part else "")
+
+    def part_ended(self, part: int, reason: str, code: int) -> bool:
+        """It is gone; True if no other one is left."""
+        self.parts.discard(part)
+        if self.end is None:
+            self.end = PartEnd(reason=reason, code=code, asked=self.state is ChildState.stopping)
+        return not self.parts
 
     def count_failure(self, now: float, window_s: float) -> int:
         """Remember one failure; return how many lie within the window."""

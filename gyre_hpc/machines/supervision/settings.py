@@ -1,20 +1,24 @@
 """Numbers of supervision: which children, and how patient to be with them."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from gyre_hpc.machines.supervision.child import Policy
+from gyre_hpc.protocol.node_map import FIRST
 
 SUPERSEDED = 75
 """Exit code when a newer attempt of the run lives (EX_TEMPFAIL)."""
 REFUSED = 2
 """Exit code of a process that refuses its configuration: starting it again would change nothing."""
+NODE_LOST = 71
+"""Exit code of a run whose core lost a node, and of a node's supervisor that lost supervisor-0 (EX_OSERR): the chain goes on."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SupervisionSettings:
     """Times in seconds."""
 
-    name: str = "supervisor-0"
+    name: str = FIRST
     attempt: int = 1
     services: tuple[str, ...] = ()
     """Always kept running: controller, gateway-0, runner-0 …, in the order of their start."""
@@ -22,6 +26,16 @@ class SupervisionSettings:
     """Started once; after a loss only on the controller's order."""
     extras: tuple[str, ...] = ()
     """Kept running until they end with code 0."""
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Child -> supervisors of its nodes, part 0's first; a child that is missing is on this node alone."""
+    hosts: Mapping[str, str] = field(default_factory=dict)
+    """Supervisor of each other node of the allocation -> host name, for people. Nodes without children may stand here too."""
+    core: str = "cell-0"
+    """The cell without which the attempt is over."""
+    node_silence_ticks: int = 15
+    """Ticks without a report after which a node is given up for the attempt. Its own fence (NodeSettings.silence_s) comes earlier."""
+    takes_joiners: bool = True
+    """Nodes that nobody planned may bring cells."""
     first_to_stop: tuple[str, ...] = ("controller",)
     """Told to end before the rest, so that they take no orderly stop for a loss."""
     start_deadline_s: float = 120.0
@@ -39,6 +53,12 @@ class SupervisionSettings:
     crash_limit: int = 5
     """More failures of one service than this within `crash_window_s` end the run."""
     crash_window_s: float = 120.0
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """Supervisors of the planned nodes beside this one."""
+        named = [*self.hosts, *(place for places in self.places.values() for place in places)]
+        return tuple(dict.fromkeys(name for name in named if name != self.name))
 
     def start_s(self, policy: Policy) -> float:
         """Deadline of a start."""

@@ -1,0 +1,107 @@
+"""Starts and stops children wherever they are: here by actions, on other nodes by what the orders say.
+
+Invariants: a child is started only where all its nodes are; the parts of a cell beside the first one are started once it said where it
+listens; the end of one part stops the others; a child is gone when all its parts are.
+"""
+
+from gyre_hpc.machines.base import CancelTimer, Effect, Note, SetTimer, Start
+from gyre_hpc.machines.supervision.actions import KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision.child import Child, ChildState, Policy
+from gyre_hpc.machines.supervision.settings import SupervisionSettings
+from gyre_hpc.protocol.supervision import Register, RendezvousOpen
+
+
+class Children:
+    """All children of the run by name."""
+
+    def __init__(self, settings: SupervisionSettings) -> None:
+        self._settings = settings
+        given = [(Policy.service, settings.services), (Policy.cell, settings.cells), (Policy.extra, settings.extras)]
+        self.by_name: dict[str, Child] = {}
+        for policy, names in given:
+            for name in names:
+                self.add(name, policy, settings.places.get(name, (settings.name,)))
+
+    def add(self, name: str, policy: Policy, places: tuple[str, ...]) -> Child:
+        child = self.by_name[name] = Child(name=name, policy=policy, places=places)
+        return child
+
+    @property
+    def all(self) -> tuple[Child, ...]:
+        return tuple(self.by_name.values())
+
+    @property
+    def cells_first(self) -> list[Child]:
+        """They load the most before they can register."""
+        return sorted(self.by_name.values(), key=lambda child: child.policy is not Policy.cell)
+
+    def on(self, node: str) -> list[Child]:
+        return [child for child in self.by_name.values() if node in child.places]
+
+    def get(self, name: str) -> Child | None:
+        return self.by_name.get(name)
+
+    @property
+    def is_any_running(self) -> bool:
+        return any(child.is_running for child in self.by_name.values())
+
+    def spawn(self, child: Child) -> list[Effect]:
+        """The next incarnation: its first part."""
+        child.incarnation += 1
+        child.state, child.url, child.lost = ChildState.starting, "", ""
+        child.restart_wanted, child.silent_ticks = False, 0
+        child.parts, child.rendezvous, child.is_killing, child.end = set(), "", False, None
+        return [
+            *self._start_part(child, 0),
+            SetTimer(child.key("start"), self._settings.start_s(child.policy)),
+            Note("process_started", {"process": child.name, "incarnation": child.incarnation}),
+        ]
+
+    def opened(self, message: RendezvousOpen) -> list[Effect]:
+        """Part 0 of a cell listens: the others come."""
+        child = self.by_name.get(message.process)
+        if child is None or message.incarnation != child.incarnation or child.state is not ChildState.starting or child.rendezvous:
+            return []
+        child.rendezvous = message.address
+        return [effect for part in range(1, len(child.places)) for effect in self._start_part(child, part)]
+
+    def registered(self, message: Register) -> list[Effect]:
+        child = self.by_name.get(message.process)
+        if child is None or message.incarnation != child.incarnation or child.state not in (ChildState.starting, ChildState.live):
+            return []
+        child.silent_ticks = 0
+        child.url = message.url
+        if child.state is ChildState.live:
+            return []
+        child.state, child.lost = ChildState.live, ""
+        fields = {"process": child.name, "incarnation": child.incarnation, "pid": message.pid}
+        return [CancelTimer(child.key("start")), Note("process_registered", fields)]
+
+    def stop(self, child: Child, reason: str) -> list[Effect]:
+        if child.state is ChildState.stopping:
+            return []
+        child.state, child.url, child.lost = ChildState.stopping, "", reason
+        grace = SetTimer(child.key("grace"), self._settings.grace_s)
+        if child.part_at(self._settings.name) is None:
+            return [grace]
+        return [Start(child.key("term"), TerminateProcess(child.name, child.incarnation)), grace]
+
+    def kill(self, child: Child) -> list[Effect]:
+        """It had its time to end."""
+        child.is_killing = True
+        gone = SetTimer(child.key("gone"), self._settings.grace_s)
+        if child.part_at(self._settings.name) is None:
+            return [gone]
+        return [Start(child.key("kill"), KillProcess(child.name, child.incarnation)), gone]
+
+    def kill_again(self, key: str) -> list[Effect]:
+        """A kill that failed is tried again; a polite one that failed is followed by it anyway."""
+        stopping = [child for child in self.by_name.values() if child.state is ChildState.stopping]
+        return [SetTimer(child.key("grace"), self._settings.grace_s) for child in stopping if key == child.key("kill")]
+
+    def _start_part(self, child: Child, part: int) -> list[Effect]:
+        child.parts.add(part)
+        if child.places[part] != self._settings.name:
+            return []  # by its node's orders
+        rendezvous = child.rendezvous if part else ""
+        return [Start(child.key("child"), SpawnProcess(child.name, child.incarnation, part, rendezvous))]
