@@ -34,7 +34,7 @@ def bytes_of(pids: Iterable[int]) -> int:
     for pid in pids:
         try:
             total += _resident(str(pid))
-        except OSError:
+        except (OSError, IndexError):
             continue
     return total
 

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from gyre_hpc.engines.sglang.parts import Address, Launch
-from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive, marked
+from gyre_hpc.engines.sglang.process_table import marked
 from gyre_hpc.engines.sglang.server import Server
+from gyre_hpc.observability.process_tree import Process, identify, is_alive
 
 PROGRAM = Path(__file__).with_name("server_program.py")
 WITHIN_S = 60.0

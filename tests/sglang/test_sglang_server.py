@@ -19,9 +19,9 @@ from gyre_hpc.engines.sglang.environment import python_of
 from gyre_hpc.engines.sglang.flags import create_launch
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
-from gyre_hpc.engines.sglang.process_table import Process, identify, is_alive
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
+from gyre_hpc.observability.process_tree import Process, identify, is_alive
 from tests.fakes.server_stage import ServerStage, process_of, run, stage, until
 from tests.sglang.models import tiny_config
 

@@ -6,7 +6,7 @@ model_folder.py   what it is told of the model: a Hugging Face folder without we
 flags.py          how it is started
 keeper.py         the process that holds a server: outlives the cell's leader for a while, never the run
 guard.py          the process between keeper and server: ends the whole tree
-predecessor.py, process_table.py, probe.py   of these: what was left before; who lives; is it ours
+predecessor.py, process_table.py, probe.py   of these: what was left before; which are it; is it ours
 shared_memory.py, bounded_log.py   what a server leaves; what it prints
 server.py         the leader's side of a keeper: start or adopt, wait, end
 keeper_link.py, keeper_wire.py, server_folder.py   their connection, what is said on it, what lies between them

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import NoReturn
 
 from gyre_hpc.clock import monotonic_s
-from gyre_hpc.engines.sglang.process_table import descendants, signal_quietly
 from gyre_hpc.engines.sglang.server_folder import clear
 from gyre_hpc.engines.sglang.shared_memory import mapped, remove
+from gyre_hpc.observability.process_tree import descendants, signal_quietly
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _TO_THE_STEP = (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)

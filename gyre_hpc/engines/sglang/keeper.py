@@ -24,9 +24,10 @@ from gyre_hpc.engines.sglang.guard import Guard, Wakeups, be_subreaper
 from gyre_hpc.engines.sglang.keeper_wire import End, Ended, Hello, Hold, Lines, Message, Ready, Status, decode, encode
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.probe import is_ours
-from gyre_hpc.engines.sglang.process_table import Process, descendants, is_alive, ranks_below
+from gyre_hpc.engines.sglang.process_table import ranks_below
 from gyre_hpc.engines.sglang.server_folder import clear, prepare, socket_file, start_file, start_flags
 from gyre_hpc.engines.sglang.shared_memory import mapped, remove
+from gyre_hpc.observability.process_tree import Process, descendants, is_alive
 from gyre_hpc.whole_file import write_whole
 
 _TICK_S = 0.25

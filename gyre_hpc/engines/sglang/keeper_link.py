@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from gyre_hpc.engines.sglang.keeper_wire import Ended, Hello, Hold, Lines, Message, Ready, Status, decode, encode
-from gyre_hpc.engines.sglang.process_table import Process, descendants, identify, is_alive
 from gyre_hpc.engines.sglang.server_folder import socket_file
+from gyre_hpc.observability.process_tree import Process, descendants, identify, is_alive
 
 _ANSWER_S = 15.0
 """Of a keeper that is there; it asks the server first whether it is well."""

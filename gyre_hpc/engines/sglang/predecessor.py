@@ -6,8 +6,9 @@ from pathlib import Path
 
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.engines.sglang.keeper_wire import End, encode
-from gyre_hpc.engines.sglang.process_table import is_alive, kill, marked
+from gyre_hpc.engines.sglang.process_table import marked
 from gyre_hpc.engines.sglang.server_folder import socket_file
+from gyre_hpc.observability.process_tree import is_alive, kill
 
 _KILL_S = 10.0
 """A process that is in the kernel's hands (a driver that hangs) does not end by SIGKILL."""

@@ -19,9 +19,10 @@ from gyre_hpc.engines.sglang.keeper_link import KeeperLink, find_keeper
 from gyre_hpc.engines.sglang.keeper_wire import End, Hold
 from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Address, Launch, ServerLost
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
-from gyre_hpc.engines.sglang.process_table import MARK, identify
+from gyre_hpc.engines.sglang.process_table import MARK
 from gyre_hpc.engines.sglang.server_folder import Noted, log_file, read_noted, write_noted
 from gyre_hpc.errors import UserError
+from gyre_hpc.observability.process_tree import identify
 from gyre_hpc.ports import listen
 
 _PORT_TRIES = 3

@@ -11,8 +11,10 @@ import signal
 import socket
 
 from gyre_hpc.clock import monotonic_s
+from gyre_hpc.observability.memory import bytes_of
+from gyre_hpc.observability.process_tree import children, descendants
 from gyre_hpc.runner.warden.signals import Wakeups
-from gyre_hpc.runner.warden.tree import children, descendants, end_tree, resident_bytes
+from gyre_hpc.runner.warden.tree import end_tree
 from gyre_hpc.runner.warden.wire import TAIL_BYTES, Ended, Run, encode
 
 START_FD = 3
@@ -121,7 +123,7 @@ class Keeper:
         below = descendants(os.getpid())
         if len(below) > self._run.max_processes:
             self._limit = "processes"
-        elif resident_bytes(below) > self._run.memory_mb << 20:
+        elif bytes_of(below) > self._run.memory_mb << 20:
             self._limit = "memory"
         return bool(self._limit)
 

@@ -5,9 +5,10 @@ import select
 import signal
 import socket
 
+from gyre_hpc.observability.process_tree import children
 from gyre_hpc.runner.warden.keeper import SIGNALS, Keeper, be_subreaper
 from gyre_hpc.runner.warden.signals import Wakeups
-from gyre_hpc.runner.warden.tree import children, end_tree
+from gyre_hpc.runner.warden.tree import end_tree
 from gyre_hpc.runner.warden.wire import PACKET_BYTES, Gone, Halt, Run, decode, encode
 
 

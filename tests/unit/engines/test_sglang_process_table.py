@@ -1,7 +1,6 @@
-"""Who lives, who is below whom; and the log that outlives what it tells of."""
+"""Which processes are a server's; and the log that outlives what it tells of."""
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -11,41 +10,10 @@ import pytest
 
 from gyre_hpc.engines.sglang import process_table
 from gyre_hpc.engines.sglang.bounded_log import TAIL_BYTES, BoundedLog
-from gyre_hpc.engines.sglang.process_table import MARK, Process, descendants, identify, is_alive, kill, marked
-from tests.fakes.server_stage import bystander, process_of
-
-
-def test_a_process_of_which_only_the_exit_status_is_left_is_not_alive() -> None:
-    child = bystander()
-    process = process_of(child.pid)
-    assert is_alive(process)
-    kill(process)
-    # Ended, and not taken away yet.
-    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    assert not is_alive(process) and identify(child.pid) is None
-    assert child.wait() == -signal.SIGKILL
-
-
-def test_a_later_process_of_the_same_pid_is_another() -> None:
-    child = bystander()
-    earlier = Process(child.pid, process_of(child.pid).born - 1)
-    assert not is_alive(earlier)
-    kill(earlier)
-    assert is_alive(process_of(child.pid))
-    child.kill()
-    child.wait()
-
-
-@pytest.mark.parametrize("by_scan", [False, True], ids=["children files", "scan"])
-def test_descendants_are_found_over_sessions(by_scan: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    if by_scan:
-        monkeypatch.setattr(process_table, "_children", process_table._children_by_scan)
-    script = ["/bin/sh", "-c", "setsid sleep 1000 & echo $!; wait"]
-    with subprocess.Popen(script, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout is not None
-        below = int(child.stdout.readline())
-        assert descendants(child.pid) == [below] and {child.pid, below} <= set(descendants(os.getpid()))
-        os.kill(below, signal.SIGKILL)
+from gyre_hpc.engines.sglang.process_table import MARK, marked
+from gyre_hpc.observability import process_tree
+from gyre_hpc.observability.process_tree import identify
+from tests.fakes.server_stage import process_of
 
 
 def test_marked_processes_are_those_of_that_very_folder() -> None:
@@ -63,7 +31,8 @@ def test_processes_that_others_keep_to_themselves_are_passed_over(monkeypatch: p
             raise PermissionError(path)
         return open(path, *args, **more)
 
-    monkeypatch.setattr(process_table, "open", hidden, raising=False)
+    for room in (process_table, process_tree):
+        monkeypatch.setattr(room, "open", hidden, raising=False)
     assert identify(os.getppid()) is None and marked("/here") == []
 
 

@@ -12,7 +12,8 @@ import pytest
 
 from gyre_hpc.engines.sglang import predecessor
 from gyre_hpc.engines.sglang.parts import Address
-from gyre_hpc.engines.sglang.process_table import is_alive, ranks_below
+from gyre_hpc.engines.sglang.process_table import ranks_below
+from gyre_hpc.observability.process_tree import is_alive
 from tests.fakes.server_stage import NUM_PROCESSES, ServerStage, answers, bystander, process_of, run, until
 
 
