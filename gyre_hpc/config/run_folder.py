@@ -86,6 +86,11 @@ class RunFolder:
         """stdout and stderr of one process."""
         return self.root / "logs" / f"{process}.log"
 
+    def stacks(self, process: str, attempt: int, incarnation: int, rank: int | None = None) -> Path:
+        """Python stacks of one life of a process, written when it is asked for them (shell/stacks.py). rank: of a cell's process."""
+        part = "" if rank is None else f"rank-{rank}."
+        return self.root / "logs" / f"{process}-{attempt}-{incarnation}.{part}stacks"
+
     @property
     def status(self) -> Path:
         """status.json, rewritten by rename by the controller."""

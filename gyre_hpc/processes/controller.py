@@ -22,6 +22,7 @@ from gyre_hpc.machines.batch.records import Record
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.tracker import make_tracker
+from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
@@ -40,6 +41,7 @@ def main() -> int:
 
 async def serve(birth: Birth) -> None:
     """Run until the supervisor ends us."""
+    stacks.of_birth(birth)
     config, folder = birth.config, birth.folder
     records, machine_log = open_logs(birth)
     preparing = Preparing(config, JournalTail(folder.journal))

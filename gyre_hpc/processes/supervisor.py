@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.shell.stacks import write_when_asked
 from gyre_hpc.supervisor.commands import MODULES
 from gyre_hpc.supervisor.run import Supervisor
 
@@ -21,6 +22,7 @@ def main(argv: list[str] | None = None) -> int:
     given = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     folder = RunFolder(Path(given.run).resolve())
+    write_when_asked(folder.stacks("supervisor-0", given.attempt, 1))
     return asyncio.run(_supervise(folder, given.attempt, given.modules))
 
 
