@@ -72,7 +72,7 @@ def meet(place: Place, channel: Channel | None, interface: str, deadline_s: floa
 def server_folder(birth: Birth, nodes: Nodes) -> Path:
     """Of the server on this node: the same for every incarnation of the cell in this attempt, so that the next one finds it there."""
     name = f"{birth.attempt}-{birth.name}" + (f".{nodes.number}" if nodes.count > 1 else "")
-    return scratch_folder(birth.config, birth.folder) / name
+    return scratch_folder(birth.config, birth.folder, birth.node) / name
 
 
 def server_log(birth: Birth, nodes: Nodes) -> Path:

@@ -1,7 +1,9 @@
 """Builds a cell's ranks from the configuration. The leader hosts the machine; a follower obeys the leader."""
 
 import asyncio
+import contextlib
 import logging
+import socket
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -34,8 +36,9 @@ from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.cell import CellMachine, CellSettings
 from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
 from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.observability.startup import Startup
 from gyre_hpc.shell.arguments import Birth
-from gyre_hpc.shell.host import Host
+from gyre_hpc.shell.host import Host, NoteSink
 from gyre_hpc.shell.lifetime import die_with_born_parent, end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
 from gyre_hpc.shell.timers import after
@@ -50,17 +53,30 @@ log = logging.getLogger(__name__)
 
 def run_rank(birth: Birth, place: Place) -> None:
     """The whole life of one rank."""
-    config = birth.config
+    config, startup = birth.config, Startup()
+    startup.over("imports")
     world = None
     if place.world > 1:
         deadline_s = config.transport.deadline_s if shares_engine(config) else None
         world = join_world(config.network.interface, rank=place.rank, world=place.world, engine_deadline_s=deadline_s)
+        startup.over("world")
     if place.is_leader:
-        asyncio.run(lead(birth, place, world))
+        asyncio.run(lead(birth, place, world, startup=startup))
     else:
         assert world is not None
         die_with_born_parent()
-        follow(make_follower(birth, place, world), world.channel)
+        rank = make_follower(birth, place, world)
+        startup.over("trainer")
+        with contextlib.closing(
+            EventWriter(birth.folder.events(f"{birth.name}.{place.rank}", birth.attempt), birth.name, birth.attempt)
+        ) as events:
+            note_startup(events.note, birth, place, startup)
+        follow(rank, world.channel)
+
+
+def note_startup(note: NoteSink, birth: Birth, place: Place, startup: Startup) -> None:
+    fields = {"process": birth.name, "incarnation": birth.incarnation, "rank": place.rank, "host": socket.gethostname()}
+    note("startup", {**fields, "steps": startup.steps})
 
 
 def shares_engine(config: Config) -> bool:
@@ -130,21 +146,30 @@ def transport_of(config: Config) -> TransportConfig:
     return replace(config.transport, groups="tcp") if config.trainer.kind is TrainerKind.timed else config.transport
 
 
-async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[Callable[[str], None]], None] = end_with_parent) -> None:
+async def lead(
+    birth: Birth,
+    place: Place,
+    world: World | None,
+    ends: Callable[[Callable[[str], None]], None] = end_with_parent,
+    startup: Startup | None = None,
+) -> None:
     """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives.
 
     `ends` is handed what ends this cell. Nothing here is the process's own, so that several timed cells can live in one.
     """
     config, folder, interface = birth.config, birth.folder, birth.config.network.interface
+    startup = startup or Startup()
     store = make_store(config)
     snapshot_url = store.serve(interface, birth.run_token)
     crew = Crew(make_rank(config, place, store), place.world, world.channel if world else None)
+    startup.over("trainer")
     nodes = meet_others(config, place, world)
     pairing = Pairing.of(birth, nodes, lambda cell: host.address(cell))
     engine = make_engine(birth, place, world, store, nodes, pairing)
     crew.own.kv = kv_rank(config, place, engine)
     with pairing.starting():
         engine_url = await engine.start()
+    startup.over("engine")
     micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
     transfer = TransferActions(crew, store, snapshot_url, lambda: create_groups(transport_of(config), interface))
@@ -174,6 +199,7 @@ async def lead(birth: Birth, place: Place, world: World | None, ends: Callable[[
     pairing.add_to(host.app, engine)
     ends(host.end)
     url = await host.bind(interface)
+    note_startup(events.note, birth, place, startup)
     settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
     host.run(CellMachine(settings, birth.register(url)), Restarted(tuple(records)))
     reason = await host.ended

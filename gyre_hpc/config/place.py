@@ -73,13 +73,15 @@ def cache_of_command(given: str) -> Path:
         raise
 
 
-def scratch_folder(config: Config, run: RunFolder) -> Path:
-    """Node-local folder of one run, mode 0700, its path short enough for sockets below it; created. The same for every process of a run.
+def scratch_folder(config: Config, run: RunFolder, node: str = "") -> Path:
+    """Node-local folder of one run, mode 0700, its path short enough for sockets below it; created. The same for every process of a run
+    on one node. `node`: as in Birth.node; paths.scratch may be seen by several nodes.
 
     Raises UserError.
     """
     with _made("paths.scratch", config.paths.scratch):
-        folder = above_scratch(config) / f"gyre-{os.getuid()}-{run.root.stat().st_ino:x}"
+        name = f"gyre-{os.getuid()}-{run.root.stat().st_ino:x}" + (f"-{node}" if node else "")
+        folder = above_scratch(config) / name
         folder.mkdir(exist_ok=True, mode=0o700)
         if folder.stat().st_uid != os.getuid():
             raise UserError("paths.scratch", str(folder.parent), f"{folder} belongs to somebody else; name a folder of your own")

@@ -6,13 +6,15 @@ from gyre_hpc.config.schema import Config, EngineKind
 from gyre_hpc.machines.batch.settings import BatchSettings
 
 
-def batch_settings(config: Config, *, controller_url: str, attempt: int, incarnation: int) -> BatchSettings:
-    """What the batch machine is told of the configuration."""
+def batch_settings(
+    config: Config, *, controller_url: str, attempt: int, incarnation: int, runners: tuple[str, ...] = ("runner-0",)
+) -> BatchSettings:
+    """What the batch machine is told of the configuration, and of the map of nodes."""
     cells = tuple(f"cell-{index}" for index in range(config.cluster.cells))
     return BatchSettings(
         cells=cells,
         gateways=tuple(f"gateway-{index}" for index in range(config.cluster.gateways)),
-        runners=("runner-0",),
+        runners=runners,
         core=cells[0],
         pairs=pairs_of(config),
         controller_url=controller_url,

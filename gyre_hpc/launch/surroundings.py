@@ -6,6 +6,7 @@ The processes ask again where they need it; this is for people.
 import os
 from pathlib import Path
 
+from gyre_hpc.addresses import address_here
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
 from gyre_hpc.config.schema import Config, EngineKind, SandboxKind, TrainerKind
@@ -46,12 +47,16 @@ def check_surroundings(config: Config) -> None:
         raise UserError(
             "paths.scratch", str(scratch), f"TMPDIR is too long for sockets below it: at most {LONGEST_SCRATCH} bytes, e.g. /tmp"
         )
+    _check_network(config)
+
+
+def _check_network(config: Config) -> None:
+    address = address_here(config.network.interface)
     try:
-        listen(config.network.interface).close()
+        listen(address).close()
     except OSError as error:
-        raise UserError(
-            "network.interface", config.network.interface, f"cannot listen there ({error}); name an address of this machine"
-        ) from error
+        remedy = f"cannot listen on {address} ({error}); name ports that are free, or another address"
+        raise UserError("network.interface", config.network.interface, remedy) from error
 
 
 def check_harness(config: Config) -> None:

@@ -32,6 +32,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "group_begun": ("group update", "the executions of one task may begin"),
     "execution_began": ("execution purpose?", "controller: may run, with its purpose; runner: its harness starts"),
     "execution_restarted": ("execution instead_of", "failed through no fault of the agent; runs again under a new id"),
+    "execution_lost": ("execution reason", "its runner is gone for the attempt; another try follows"),
     "first_call": ("execution version", "its first model call was admitted to a cell that serves version"),
     "call_ended": ("call finish num_output cells wall_s", "a model call reached its end in the journal"),
     "call_failed": ("call reason", "a model call got no answer within its deadline"),

@@ -27,6 +27,7 @@ from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
+from gyre_hpc.shell.node_map import read_map
 from gyre_hpc.shell.refusal import refusing
 from gyre_hpc.suites import blind_passes
 
@@ -71,7 +72,8 @@ async def serve(birth: Birth) -> None:
     preparing.add_to(host.app)
     end_with_parent(host.end)
     url = await host.bind(config.network.interface)
-    settings = batch_settings(config, controller_url=url, attempt=birth.attempt, incarnation=birth.incarnation)
+    runners = tuple(read_map(config, folder, birth.attempt).runners)
+    settings = batch_settings(config, controller_url=url, attempt=birth.attempt, incarnation=birth.incarnation, runners=runners)
     if birth.attempt == birth.incarnation == 1:
         note_blind(config, notes)
     host.run(BatchMachine(settings, Membership(birth.register(url)), birth.run_token), Restarted(tuple(records)))

@@ -1,37 +1,102 @@
-"""`python -m gyre_hpc.processes.supervisor --run FOLDER --attempt N`: started by launch, starts everything else."""
+"""`python -m gyre_hpc.processes.supervisor --run FOLDER --attempt N`: started by launch on the run's first node, starts everything else.
+
+`--run FOLDER --node K [--job ID --restarts N]` on any other node of the job: learns from the run folder where supervisor-0 of that job
+listens. `--run FOLDER --name supervisor-j<job>n<node> --cells N [--start FILE]` on a node that joins a running run.
+"""
 
 import argparse
 import asyncio
+import contextlib
 import logging
 import sys
 from pathlib import Path
 
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.errors import UserError
+from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
 from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.protocol.node_map import FIRST, RunStart
+from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.shell.node_map import find_start, read_start
 from gyre_hpc.shell.stacks import write_when_asked
+from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.commands import MODULES
-from gyre_hpc.supervisor.run import Supervisor
+from gyre_hpc.supervisor.here import Here
+from gyre_hpc.supervisor.node_run import NodeSupervisor
+from gyre_hpc.supervisor.run import Job, Supervisor
+
+log = logging.getLogger(__name__)
+_LOOK_EVERY_S = 0.5
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Exit code of the run."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--run", required=True)
-    parser.add_argument("--attempt", type=int, required=True)
-    parser.add_argument("--modules", default=MODULES, help="package of the process mains")
-    given = parser.parse_args(argv)
+    """Exit code of the run, or of this node."""
+    given = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
-    folder = RunFolder(Path(given.run).resolve())
-    write_when_asked(folder.stacks("supervisor-0", given.attempt, 1))
-    return asyncio.run(_supervise(folder, given.attempt, given.modules))
-
-
-async def _supervise(folder: RunFolder, attempt: int, modules: str) -> int:
-    events = EventWriter(folder.events("supervisor-0", attempt), "supervisor-0", attempt)
     try:
-        return await Supervisor(folder, attempt, modules).run(events.note)
-    finally:
-        events.close()
+        here = Here.find(
+            RunFolder(Path(given.run).resolve()),
+            name=given.name or f"supervisor-{given.node}",
+            interface=given.interface,
+            host=given.host,
+            modules=given.modules,
+        )
+        return asyncio.run(_first(here, given) if here.name == FIRST else _other(here, given))
+    except UserError as error:
+        print(error, file=sys.stderr, flush=True)
+        return REFUSED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--run", required=True)
+    parser.add_argument("--attempt", type=int, default=0, help="the first node's own; elsewhere the one to belong to, 0: see --job")
+    parser.add_argument("--node", type=int, default=0, help="place of this node in the allocation")
+    parser.add_argument("--name", default="", help="of this supervisor, on a node that joins; goes before --node")
+    parser.add_argument("--job", default="", help="SLURM job that runs the attempt")
+    parser.add_argument("--restarts", type=int, default=0, help="how often that job was started again")
+    parser.add_argument("--start", default="", help="start.json of the attempt; empty: the newest one that fits")
+    parser.add_argument("--cells", type=int, default=0, help="room for cells that nobody planned, on a node that joins")
+    parser.add_argument("--interface", default="", help="goes before network.interface")
+    parser.add_argument("--host", default="", help="name of this node, for people")
+    parser.add_argument("--modules", default=MODULES, help="package of the process mains")
+    return parser
+
+
+async def _first(here: Here, given: argparse.Namespace) -> int:
+    if given.attempt < 1:
+        raise UserError("--attempt", given.attempt, "on the first node: the number that was claimed in the run folder")
+    write_when_asked(here.folder.stacks(here.name, given.attempt, 1))
+    supervisor = Supervisor(here, given.attempt, Job(id=given.job, restarts=given.restarts))
+    with contextlib.closing(_events(here, given.attempt)) as events:
+        return await supervisor.run(events.note)
+
+
+async def _other(here: Here, given: argparse.Namespace) -> int:
+    deadline_s = here.config.cluster.start_deadline_s
+    try:
+        start = await until(lambda: _find(here.folder, given), _LOOK_EVERY_S, deadline_s)
+    except TimeoutError:
+        log.error("%s of this run did not come up within %g s; see %s", FIRST, deadline_s, here.folder.log(FIRST))
+        return NODE_LOST
+    write_when_asked(here.folder.stacks(here.name, start.attempt, 1))
+    supervisor = NodeSupervisor(here, start, given.cells)
+    with contextlib.closing(_events(here, start.attempt)) as events:
+        code = await supervisor.run(events.note)
+    if code != SUPERSEDED and not here.config.debug.keep_workspaces:  # a newer attempt may work there
+        with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
+            await asyncio.to_thread(remove_tree, here.scratch)
+    return code
+
+
+def _find(folder: RunFolder, given: argparse.Namespace) -> RunStart | None:
+    if given.start:
+        return read_start(Path(given.start))
+    return find_start(folder, attempt=given.attempt, job=given.job, restarts=given.restarts)
+
+
+def _events(here: Here, attempt: int) -> EventWriter:
+    return EventWriter(here.folder.events(here.name, attempt), here.name, attempt)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.idle import idle_by_reason, intervals
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.cpu import cpu_by_kind
+from gyre_hpc.report.startup import launch_overhead
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.tokens import is_training, token_counts
 from gyre_hpc.whole_file import write_whole
@@ -39,6 +40,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     blind_pass_rate: float | None
     updates: int
     wall_s: float
+    launch: dict[str, Any]
     cpu_s: dict[str, float]
     role_switches: dict[str, int]
     switch_s: dict[str, dict[str, float]]
@@ -78,6 +80,7 @@ def summarize(story: Story) -> Summary:
         blind_pass_rate=next((float(event.fields["pass_rate"]) for event in reversed(story.of("blind"))), None),
         updates=_steps(story.of("applied", "version_published")),
         wall_s=_wall(story),
+        launch=launch_overhead(story),
         cpu_s=cpu_by_kind(story),
         role_switches={
             direction: sum(event.fields["direction"] == direction for event in story.of("switch"))

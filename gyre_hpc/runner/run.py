@@ -43,7 +43,9 @@ async def run(birth: Birth, note: NoteSink) -> str:
         suite=create_suite(config.suite, config.seed),
         harness=create_harness(config.harness.name),
         sandbox=create_sandbox(config.sandbox.kind),
-        workspaces=Workspaces(scratch_folder(config, folder) / f"{birth.name}-{birth.attempt}", keep=config.debug.keep_workspaces),
+        workspaces=Workspaces(
+            scratch_folder(config, folder, birth.node) / f"{birth.name}-{birth.attempt}", keep=config.debug.keep_workspaces
+        ),
         harnesses=harnesses,
         scorer=scorer,
     )

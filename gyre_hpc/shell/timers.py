@@ -2,6 +2,9 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
 
 
 class Timers:
@@ -43,3 +46,12 @@ def within(seconds: float) -> asyncio.Timeout:
 async def pass_time(seconds: float) -> None:
     """The wait a timed backend's work stands for: replaces compute, never a decision."""
     await asyncio.sleep(seconds)
+
+
+async def until(look: Callable[[], Found | None], every_s: float, within_s: float) -> Found:
+    """What `look` finds on a shared file system, where nothing tells of a new file; looked for in a thread. Raises TimeoutError, and what
+    `look` raises."""
+    async with asyncio.timeout(within_s):
+        while (found := await asyncio.to_thread(look)) is None:
+            await asyncio.sleep(every_s)
+    return found

@@ -18,14 +18,14 @@ Tell = Callable[[Any], None]
 class Children:
     """The processes of one node. Each has a session of its own and a stdin pipe of which we alone hold the other end."""
 
-    def __init__(self, folder: RunFolder, command_for: Callable[[str, int], Command]) -> None:
+    def __init__(self, folder: RunFolder, command_for: Callable[[SpawnProcess], Command]) -> None:
         self._folder, self._command_for = folder, command_for
         self._live: dict[tuple[str, int], Process] = {}
 
     async def spawn(self, key: str, action: SpawnProcess, tell: Tell) -> int:
         """Start it and stay until it is gone; return its exit code. If we are cancelled it is killed."""
-        command = self._command_for(action.process, action.incarnation)
-        with self._log_of(action.process) as output:
+        command = self._command_for(action)
+        with self._log_of(action) as output:
             child = await asyncio.create_subprocess_exec(
                 *command.argv, stdin=PIPE, stdout=output, stderr=STDOUT, start_new_session=True,
                 env=child_environment(command.environment),
@@ -39,8 +39,9 @@ class Children:
             if child.stdin is not None:
                 child.stdin.close()
 
-    def _log_of(self, process: str) -> BinaryIO:
-        path = self._folder.log(process)
+    def _log_of(self, action: SpawnProcess) -> BinaryIO:
+        """One file per part of a cell over several nodes: a file of a shared folder has one writer."""
+        path = self._folder.log(action.process + (f"-part-{action.part}" if action.part else ""))
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "ab")
 

@@ -1,13 +1,15 @@
 """Command lines of children. Process mains are named here and never imported."""
 
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from gyre_hpc.config.deadlines import cell_start_s
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.machines.supervision import SupervisionSettings
+from gyre_hpc.protocol.node_map import FIRST, NodeMap, local_map
 from gyre_hpc.shell.arguments import arguments
-from gyre_hpc.supervisor.devices import devices_of
+from gyre_hpc.supervisor.devices import Places
 
 MODULES = "gyre_hpc.processes"
 
@@ -31,37 +33,43 @@ class Commands:
     """Absolute path of the run's folder on this node: it goes with the run."""
     attempt: int
     supervisor_url: str
-    devices: tuple[str, ...] = ()
-    """GPUs of this node, for its cells."""
+    places: Places = field(default_factory=lambda: Places((), ()))
+    """Which GPUs of this node each of its cells has."""
+    parts: Mapping[str, int] = field(default_factory=dict)
+    """Cell -> nodes that it lies on; one that is missing lies on one."""
+    node: str = ""
+    """Birth.node of the children."""
     modules: str = MODULES
     """Package of the process mains; tests put stand-ins here."""
 
-    def build(self, process: str, incarnation: int) -> Command:
-        """`gateway-0` is `python -m <modules>.gateway …`; a cell gets a torchrun rendezvous of its own."""
+    def build(self, process: str, incarnation: int, part: int = 0, rendezvous: str = "") -> Command:
+        """`gateway-0` is `python -m <modules>.gateway …`; a cell gets a torchrun rendezvous of its own, and one agent per node: `part`
+        of those, and where part 0 of it listens."""
         kind = process.partition("-")[0]
         tail = [f"{self.modules}.{kind}"]
-        tail += arguments(name=process, run=self.run, attempt=self.attempt, incarnation=incarnation, supervisor_url=self.supervisor_url)
+        tail += arguments(
+            name=process, run=self.run, attempt=self.attempt, incarnation=incarnation, supervisor_url=self.supervisor_url,
+            interface=self.config.network.interface, node=self.node,
+        )  # fmt: skip
         if kind != "cell":
             return Command(argv=[sys.executable, "-m", *tail])
         if is_torch_free(self.config):
             return Command(argv=[sys.executable, "-m", *tail], environment={"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"})
-        return self._rendezvous(process, incarnation, tail)
+        return self._rendezvous(process, incarnation, part, rendezvous, tail)
 
-    def _rendezvous(self, cell: str, incarnation: int, tail: list[str]) -> Command:
-        interface = self.config.network.interface
+    def _rendezvous(self, cell: str, incarnation: int, part: int, rendezvous: str, tail: list[str]) -> Command:
+        interface, parts = self.config.network.interface, self.parts.get(cell, 1)
         run_name = self.run.rstrip("/").rpartition("/")[2]
         # Without the -- argparse would take the tail for torchrun's own options.
         argv = [
-            sys.executable, "-m", f"{MODULES}.cell_agent", "--interface", interface, "--port-range", self.config.network.port_range,
-            "--nnodes", "1", "--nproc-per-node", str(self.config.cluster.ranks_per_cell),
-            "--rdzv-backend", "gyre_c10d", "--rdzv-endpoint", f"{interface}:0", "--local-addr", interface,
+            sys.executable, "-m", f"{MODULES}.cell_agent", "--part", str(part),
+            "--nnodes", str(parts), "--nproc-per-node", str(self.config.cluster.ranks_per_cell // parts),
+            "--rdzv-endpoint", rendezvous or f"{interface}:0", "--local-addr", interface,
             "--rdzv-id", f"{run_name}-{self.attempt}-{cell}-{incarnation}",
             "--max-restarts", "0", "--shutdown-timeout", "8", "--log-dir", f"{self.scratch}/torchrun", "-m", "--", *tail,
         ]  # fmt: skip
-        # Without it a rendezvous that grows hangs in torch 2.13: rank 0 keeps the address of the first round.
-        cluster = self.config.cluster
-        devices = devices_of(cell, cluster.ranks_per_cell, cluster.cells, self.devices)
-        return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **devices})
+        # For the rendezvous kinds of torch 2.13, one of which hangs without it once it grows. Ours never grows.
+        return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **self.places.environment(cell)})
 
 
 def is_torch_free(config: Config) -> bool:
@@ -69,15 +77,19 @@ def is_torch_free(config: Config) -> bool:
     return config.engine.kind is EngineKind.timed and config.trainer.kind is TrainerKind.timed
 
 
-def settings_for(config: Config, attempt: int) -> SupervisionSettings:
-    """Children of the only node of a local run."""
+def settings_for(config: Config, attempt: int, nodes: NodeMap | None = None) -> SupervisionSettings:
+    """Children of a run, and where they belong. nodes: None: all on one."""
     cluster = config.cluster
+    nodes = nodes or local_map(cluster.cells, cluster.ranks_per_cell, "")
     gateways = tuple(f"gateway-{index}" for index in range(cluster.gateways))
-    return SupervisionSettings(
+    settings = SupervisionSettings(
         attempt=attempt,
-        services=("controller", *gateways, "runner-0"),
-        cells=tuple(f"cell-{index}" for index in range(cluster.cells)),
+        services=("controller", *gateways, *nodes.runners),
+        cells=tuple(place.cell for place in nodes.cells),
         extras=("scripted-0",) if config.warm_start.executions > 0 else (),
+        places={place.cell: place.supervisors for place in nodes.cells} | {name: (where,) for name, where in nodes.runners.items()},
+        hosts={node.supervisor: node.host for node in nodes.nodes if node.supervisor != FIRST},
         start_deadline_s=cluster.start_deadline_s,
         cell_start_deadline_s=cell_start_s(config),
     )
+    return replace(settings, node_silence_ticks=round(cluster.slurm.node_silence_s / settings.tick_s))

@@ -1,11 +1,13 @@
-"""Which GPUs each cell of this node sees. Ranks of a cell see all of the cell's, and no others.
+"""Which GPUs each cell of this node sees. Ranks of a cell see all of the cell's on their node, and no others.
 
-A cell's slice follows from its number: cell k of m ranks has the devices k*m to k*m + m - 1 of those that this process sees.
-CUDA_VISIBLE_DEVICES may name one device several times: then cells share it, which is for small models and tests.
+The map of nodes says which of the node's places a cell has. CUDA_VISIBLE_DEVICES may name one device several times: then cells share it,
+which is for small models and tests.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+
+from gyre_hpc.protocol.node_map import CellPlace
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -24,10 +26,25 @@ def devices_here(environ: Mapping[str, str], root: Path = Path("/")) -> tuple[st
     return tuple(devices)
 
 
-def devices_of(cell: str, ranks: int, cells: int, devices: tuple[str, ...]) -> dict[str, str]:
-    """What the environment of `cell` (`cell-3`) has beyond ours; empty where there are too few devices for `cells` cells of `ranks`
-    ranks: all of them see all."""
-    if len(devices) < cells * ranks:
-        return {}
-    first = int(cell.rpartition("-")[2]) * ranks
-    return {VISIBLE: ",".join(devices[first : first + ranks])}
+class Places:
+    """The places of one node. A cell that nobody planned (on a node that joined) gets the next ones, and keeps them."""
+
+    def __init__(self, planned: Iterable[CellPlace], devices: tuple[str, ...], *, joining: int = 0, ranks: int = 1) -> None:
+        """joining: cells of `ranks` ranks that this node has room for beside the planned ones."""
+        self._slots = {place.cell: place.slots for place in planned}
+        self._devices, self._ranks = devices, ranks
+        self._first_free = 1 + max((slot for slots in self._slots.values() for slot in slots), default=-1)
+        self._end = self._first_free + joining * ranks
+
+    def environment(self, cell: str) -> dict[str, str]:
+        """What the environment of `cell` has beyond ours; empty where this node has too few devices for all its cells: all see all."""
+        slots = self._slots.get(cell) or self._take(cell)
+        if len(self._devices) < max(self._end, self._first_free):
+            return {}
+        return {VISIBLE: ",".join(self._devices[slot] for slot in slots)}
+
+    def _take(self, cell: str) -> tuple[int, ...]:
+        slots = tuple(range(self._first_free, self._first_free + self._ranks))
+        self._first_free += self._ranks
+        self._slots[cell] = slots
+        return slots

@@ -1,17 +1,15 @@
-"""The supervisor process: binds the registry, runs the supervision machine until every child is gone."""
+"""The supervisor of a run's first node: binds the registry, runs the supervision machine until every child is gone."""
 
 import asyncio
 import json
 import logging
 import os
-import resource
-from typing import Any
+from dataclasses import dataclass
+
+import msgspec
 
 from gyre_hpc.clock import unix_s
-from gyre_hpc.config.place import scratch_folder
-from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.config.stored import load_config
-from gyre_hpc.machines.base import Received, Restarted
+from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.supervision import (
     SUPERSEDED,
     CheckAttempts,
@@ -22,70 +20,70 @@ from gyre_hpc.machines.supervision import (
     SupervisionMachine,
     TerminateProcess,
 )
-from gyre_hpc.ports import restrict
+from gyre_hpc.protocol.node_map import FIRST, RunStart
 from gyre_hpc.protocol.supervision import FinishRun
-from gyre_hpc.shell.host import Host, NoteSink
+from gyre_hpc.shell.host import Action, Host, NoteSink
 from gyre_hpc.shell.lifetime import end_with_parent
+from gyre_hpc.shell.node_map import read_map
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.children import Children, Tell
-from gyre_hpc.supervisor.commands import MODULES, Command, Commands, settings_for
-from gyre_hpc.supervisor.devices import devices_here
+from gyre_hpc.supervisor.commands import Command, Commands, settings_for
+from gyre_hpc.supervisor.here import END_WITHIN_S, Here, live
 from gyre_hpc.supervisor.mirror import write_directory, write_private
 
 log = logging.getLogger(__name__)
 STOPPED = 130
 """Exit code of a run that was told to stop before its end."""
-_END_WITHIN_S = 90
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Job:
+    """The SLURM job that this start of the run is; as in RunStart."""
+
+    id: str = ""
+    restarts: int = 0
 
 
 class Supervisor:
-    """One run on one node."""
+    """One attempt of a run."""
 
-    def __init__(self, folder: RunFolder, attempt: int, modules: str = MODULES) -> None:
-        self._folder, self._attempt, self._modules = folder, attempt, modules
-        self._config = load_config(folder.config)
-        self._scratch = scratch_folder(self._config, folder)
-        restrict(self._config.network.port_range)
-        self._settings = settings_for(self._config, attempt)
-        self._devices = devices_here(os.environ)
+    def __init__(self, here: Here, attempt: int, job: Job) -> None:
+        """Raises OSError, UserError."""
+        self._here, self._attempt, self._job = here, attempt, job
+        self._nodes = read_map(here.config, here.folder, attempt)
         self._exit_code = SUPERSEDED
         self._host: Host | None = None
-        self._url = ""
+        self._commands: Commands | None = None
 
     async def run(self, note: NoteSink) -> int:
         """Exit code of the run."""
-        name, config = self._settings.name, self._config
-        self._host = host = Host(
-            name=name,
-            attempt=self._attempt,
-            run_token=self._folder.token.read_text().strip(),
-            addresses={},
-            actions=self._actions(),
-            note=note,
-            record_to=self._folder.inputs(name, self._attempt) if config.debug.record_inputs else None,
-        )
-        self._url = await host.bind(config.network.interface)
-        end_with_parent(self._stop, within_s=_END_WITHIN_S)
-        host.run(SupervisionMachine(self._settings), Restarted())
-        log.info("supervisor ends: %s", await host.ended)
-        await host.close()
-        note("cpu", {"cpu_s": _cpu_s(resource.RUSAGE_SELF), "children_s": _cpu_s(resource.RUSAGE_CHILDREN)})
+        here = self._here
+        self._host = host = here.make_host(self._attempt, self._actions(), note, {})
+        url = await host.bind(here.config.network.interface)
+        self._commands = here.commands(self._attempt, url, self._nodes)
+        end_with_parent(self._stop, within_s=END_WITHIN_S)
+        write_private(here.folder.start(self._attempt), msgspec.json.encode(self._start(url)))
+        await live(host, SupervisionMachine(settings_for(here.config, self._attempt, self._nodes)), note)
         return self._exit_code
 
-    def _command_for(self, process: str, incarnation: int) -> Command:
-        commands = Commands(
-            config=self._config,
-            run=str(self._folder.root),
-            scratch=str(self._scratch),
+    def _start(self, url: str) -> RunStart:
+        return RunStart(
             attempt=self._attempt,
-            supervisor_url=self._url,
-            devices=self._devices,
-            modules=self._modules,
+            url=url,
+            job=self._job.id,
+            restarts=self._job.restarts,
+            host=self._here.host,
+            pid=os.getpid(),
+            offer=self._here.offer(),
+            unix_s=unix_s(),
         )
-        return commands.build(process, incarnation)
 
-    def _actions(self) -> dict[type, Any]:
-        children = Children(self._folder, self._command_for)
+    def _command_for(self, action: SpawnProcess) -> Command:
+        assert self._commands is not None
+        return self._commands.build(action.process, action.incarnation, action.part, action.rendezvous)
+
+    def _actions(self) -> dict[type, Action]:
+        children = Children(self._here.folder, self._command_for)
         return {
             SpawnProcess: children.spawn,
             TerminateProcess: children.terminate,
@@ -97,27 +95,22 @@ class Supervisor:
 
     def _stop(self, reason: str) -> None:
         assert self._host is not None
-        self._host.tell(Received(self._settings.name, FinishRun(STOPPED, reason)))
+        self._host.tell(Received(FIRST, FinishRun(STOPPED, reason)))
 
     async def _mirror(self, key: str, action: MirrorDirectory, tell: Tell) -> None:
-        await asyncio.to_thread(write_directory, self._folder.endpoints, action.directory)
+        await asyncio.to_thread(write_directory, self._here.folder.endpoints, action.directory)
 
     async def _check_attempts(self, key: str, action: CheckAttempts, tell: Tell) -> int:
-        return await asyncio.to_thread(highest_attempt, self._folder.attempts)
+        return await asyncio.to_thread(highest_attempt, self._here.folder.attempts)
 
     async def _end(self, key: str, action: EndRun, tell: Tell) -> None:
         assert self._host is not None
         self._exit_code = action.exit_code
         end = json.dumps({"exit_code": action.exit_code, "reason": action.reason, "time": unix_s()})
-        path = end_of(self._folder, self._attempt)
+        path = end_of(self._here.folder, self._attempt)
         try:
             if path.parent.is_dir():
                 write_private(path, end.encode())
         except OSError as error:  # a full disk: our exit code tells the launcher all the same
             log.error("%s cannot be written (%s); the run ends with %d: %s", path, error, action.exit_code, action.reason)
         self._host.end(action.reason)
-
-
-def _cpu_s(who: int) -> float:
-    used = resource.getrusage(who)
-    return used.ru_utime + used.ru_stime

@@ -5,10 +5,11 @@ import enum
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.protocol.identity import Role, Version
-from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.protocol.supervision import Directory, Entry
 from gyre_hpc.protocol.to_batch import CellReport, CellState, Moved
 from gyre_hpc.protocol.to_cell import KvOrder
 
+KIND = "cell-"
 _NOT_WORKING = (CellState.starting, CellState.lost)
 Unit = tuple["Cell", ...]
 """Cells that serve together: one, or a pair. In the order in which they leave rollout: the one that takes calls first."""
@@ -74,8 +75,17 @@ class Cell:
         """(update, starts in a row that ended because it got nowhere while that update was to be made)."""
         self.is_own_start = True
         """This controller saw the incarnation begin or live: when it ends before it ever worked, that was a failed start."""
+        self.is_joiner = False
+        """Nobody planned it: a node brought it."""
+        self.has_registered = False
+        """The directory showed an address of it."""
         self.asked_at = -1e18
         self.started_at = 0.0
+
+    @property
+    def is_unborn(self) -> bool:
+        """It joins a run that is under way, and serves nothing yet."""
+        return self.is_joiner and not self.has_registered and self.report is None
 
     @property
     def is_usable(self) -> bool:
@@ -180,7 +190,7 @@ class Fleet:
 
     def is_known(self) -> bool:
         """Every cell that is not lost has said what it serves to this controller."""
-        return all(cell.report is not None or bool(cell.lost or cell.aside) for cell in self.cells.values())
+        return all(cell.report is not None or bool(cell.lost or cell.aside) for cell in self.cells.values() if not cell.is_unborn)
 
     def oldest_served_step(self) -> int | None:
         """Oldest step a call can meet; None when no cell takes calls."""
@@ -210,11 +220,15 @@ class Fleet:
         """Learn of new incarnations; return cells whose incarnation ended just now, and why. Of those some may be there again."""
         lost = []
         for entry in directory.entries:
-            cell = self.cells.get(entry.process)
+            cell = self.cells.get(entry.process) or self._join(entry)
             if cell is None or entry.incarnation < cell.incarnation:
                 continue
-            if entry.aside:
-                cell.aside = cell.aside or entry.lost
+            cell.has_registered = cell.has_registered or bool(entry.url)
+            if entry.aside and not cell.aside:
+                cell.aside = entry.lost or "set aside"
+                if cell.incarnation and not cell.lost:
+                    cell.lost = cell.aside
+                    lost.append((cell, cell.aside))
             if entry.incarnation > cell.incarnation:
                 if cell.incarnation and not cell.lost:
                     lost.append((cell, "replaced by a newer start"))
@@ -224,6 +238,16 @@ class Fleet:
                 cell.lost = entry.lost
                 lost.append((cell, entry.lost))
         return lost
+
+    def _join(self, entry: Entry) -> Cell | None:
+        """A cell that nobody planned: a satellite that serves by itself. It may go at any time, and is then set aside."""
+        if entry.aside or not entry.process.startswith(KIND):
+            return None
+        cell = self.cells[entry.process] = Cell(entry.process, self._settings.number_base)
+        cell.is_joiner = True
+        self.satellites.append(cell)
+        self.units = (*self.units, (cell,))
+        return cell
 
     def take_report(self, now: float, report: CellReport) -> bool:
         """False for a report that is not newer than what is known."""

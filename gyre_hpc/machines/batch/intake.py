@@ -23,7 +23,8 @@ def take_directory(state: State, now: float, directory: Directory) -> list[Effec
     state.urls |= {entry.process: entry.url for entry in directory.entries if entry.url}
     effects: list[Effect] = []
     for cell, reason in state.fleet.take_directory(now, directory):
-        effects += lose_cell(state, now, cell, reason) if cell.lost else _let_go(state, cell, reason)
+        # One that is set aside is not asked for again.
+        effects += lose_cell(state, now, cell, reason) if cell.lost and not cell.aside else _let_go(state, cell, reason)
     return effects
 
 
@@ -226,7 +227,7 @@ def _count_call(state: State, fact: CallEnded) -> None:
 def take_runner_report(state: State, now: float, report: RunnerReport) -> list[Effect]:
     """Ended executions: recorded on disk first, acknowledged after that."""
     known = state.runners.get(report.runner)
-    if known is not None and (report.incarnation, report.seq) <= (known.incarnation, known.seq):
+    if report.runner in state.lost_runners or (known is not None and (report.incarnation, report.seq) <= (known.incarnation, known.seq)):
         return []
     state.runners[report.runner] = report
     effects: list[Effect] = []

@@ -29,7 +29,7 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.batch import consolidation, intake, phases, planning, watchdog
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
@@ -121,13 +121,15 @@ class BatchMachine(Machine):
     def _receive(self, now: float, message: Any) -> list[Effect]:
         match message:
             case Directory():
-                return intake.take_directory(self.state, now, message)
+                return [*intake.take_directory(self.state, now, message), *runners.take_runners(self.state, now, message)]
             case CellReport():
                 return intake.take_cell_report(self.state, now, message)
             case GatewayReport():
                 return [*intake.take_gateway_report(self.state, now, message), *watch_tool_calls(self.state, now)]
             case RunnerReport():
-                return intake.take_runner_report(self.state, now, message)
+                effects = intake.take_runner_report(self.state, now, message)
+                runners.claim(self.state, message)
+                return [*effects, *runners.place_known(self.state, now)]
         return []
 
     def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:

@@ -32,4 +32,5 @@ def _known(state: State, report: Report) -> Report | None:
         case GatewayReport():
             return state.gateways.get(report.shard)
         case RunnerReport():
-            return state.runners.get(report.runner)
+            # Of one that is gone nothing counts any more.
+            return state.runners.get(report.runner) if report.runner not in state.lost_runners else report

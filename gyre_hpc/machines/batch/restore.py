@@ -40,6 +40,7 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     if attempt == state.settings.attempt:
         effects: list[Effect] = [Note("controller_restarted", {"attempt": attempt, "update": state.update})]
         lost = [execution for execution in failed if execution in state.groups.live]
+        state.unplaced = set(state.groups.live)
     else:
         effects = persist(state, AttemptBegun(state.settings.attempt, len(records)), _nothing)
         effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))

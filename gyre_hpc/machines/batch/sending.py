@@ -155,7 +155,7 @@ def _assign(state: State) -> None:
         else:
             load[runner] += 1
     for execution, id in state.groups.live.items():
-        if execution not in state.assignments and state.groups.groups[id].durable:
+        if execution not in state.assignments and execution not in state.unplaced and state.groups.groups[id].durable:
             runner = min(load, key=lambda name: (load[name] / max(1, state.runners[name].capacity), name))
             state.assignments[execution] = runner
             load[runner] += 1

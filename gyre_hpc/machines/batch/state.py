@@ -60,6 +60,10 @@ class State:
     """Executions that will not run (again): another try takes their place once that is durable."""
     assignments: dict[str, str] = field(default_factory=dict)
     """Execution -> runner."""
+    unplaced: set[str] = field(default_factory=set)
+    """Executions that the controller before this one may have given to a runner that was not heard yet."""
+    lost_runners: dict[str, str] = field(default_factory=dict)
+    """Runner -> why it is gone for the attempt."""
     recently_ended: dict[str, float] = field(default_factory=dict)
     """Execution -> when; gateways are told to close them."""
     moved: dict[str, tuple[str, float]] = field(default_factory=dict)
@@ -109,6 +113,11 @@ class State:
     def is_settled(self) -> bool:
         """The core is not being brought to other weights."""
         return self.target is None and self.loading is None
+
+    @property
+    def is_without_runners(self) -> bool:
+        """All are gone for the attempt: nobody can run anything any more."""
+        return bool(self.lost_runners) and not self.runners and all(name in self.lost_runners for name in self.settings.runners)
 
     @property
     def update(self) -> int:

@@ -101,6 +101,9 @@ def waits_of(state: State, now: float) -> list[dict[str, Any]]:
             wait(cell.name, f"it does not work: {cell.report.broken}", settings.broken_deadline_s - (now - cell.broken_since))
     if state.storage_full:
         wait("storage", state.storage_full, settings.progress_deadline_s - (now - state.progress_at))
+    if state.is_without_runners:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in state.lost_runners.items())
+        wait("runner", f"no runner is left ({reasons})", settings.progress_deadline_s - (now - state.progress_at))
     if state.phase is Phase.training and not state.batch.full:
         wait("runner", f"batch of update {state.update}: {state.batch.reason}", settings.hard_deadline_s)
     return waits

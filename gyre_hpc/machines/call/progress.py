@@ -24,6 +24,9 @@ def receive(shard: Shard, live: LiveCall, tokens: Tokens) -> bool:
         flush(shard, live)
     if live.issued == known:
         shard.emit(SetTimer(f"progress/{live.call}", shard.settings.progress_s))
+    if not shard.has_token:
+        shard.has_token = True
+        shard.emit(Note("first_token", {"call": live.call}))
     _append(live, tokens, known, end)
     shard.tree(live.execution).num_sampled += end - known
     shard.count(live.execution, "sampled", end - known)

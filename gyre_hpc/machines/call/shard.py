@@ -34,6 +34,8 @@ class Shard:
         self.tokens: Counter[str] = Counter()
         self.confirming: dict[str, list[str]] = {}
         """Connections that wait until what they asked of a call is durable."""
+        self.has_token = False
+        """Some engine gave a token in this life of the shard."""
         self.has_news = False
         """The batch machine should hear from us soon."""
         self._next_key = 0

@@ -52,6 +52,14 @@ def test_scratch_is_private_short_and_one_per_run(tmp_path: Path):
     assert len(folders[0].name) < 30
 
 
+def test_two_nodes_on_one_file_system_have_a_scratch_folder_each(tmp_path: Path):
+    config, run = Config(), RunFolder(tmp_path / "run")
+    config.paths.scratch = str(tmp_path)
+    run.root.mkdir()
+    names = [scratch_folder(config, run, node).name for node in ("", "1", "j77n0")]
+    assert len(set(names)) == 3 and names[1] == f"{names[0]}-1"
+
+
 def test_two_starts_in_one_named_folder_are_one_run(tmp_path: Path):
     config = Config()
     config.paths.run = str(tmp_path / "run")

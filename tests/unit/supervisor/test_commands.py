@@ -1,10 +1,12 @@
 """Command lines of children, and attempts."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKind, TrainerConfig, TrainerKind, WarmStartConfig
 from gyre_hpc.machines.base import Restarted, SetTimer
 from gyre_hpc.machines.supervision import SupervisionMachine
+from gyre_hpc.protocol.node_map import CellPlace, NodeMap, NodePlace
 from gyre_hpc.supervisor.attempts import claim_attempt, highest_attempt
 from gyre_hpc.supervisor.commands import Commands, settings_for
 
@@ -28,6 +30,22 @@ def test_a_torch_cell_is_its_own_rendezvous_with_a_fixed_world_and_no_restarts()
     assert argv[argv.index("--") + 1] == "gyre_hpc.processes.cell"
 
 
+def test_each_part_of_a_cell_over_several_nodes_has_its_ranks_and_the_others_are_told_where_part_0_listens():
+    config = Config(cluster=ClusterConfig(ranks_per_cell=6))
+    config.network.interface = "10.0.0.7"
+    here = replace(commands(config), parts={"cell-1": 3}, node="2")
+    first, other = here.build("cell-1", 1).argv, here.build("cell-1", 1, 2, "10.0.0.5:7000").argv
+
+    def options(argv: list[str]) -> tuple[str, ...]:
+        names = ("--part", "--nnodes", "--nproc-per-node", "--rdzv-endpoint", "--local-addr")
+        return tuple(argv[argv.index(name) + 1] for name in names)
+
+    assert options(first) == ("0", "3", "2", "10.0.0.7:0", "10.0.0.7")
+    assert options(other) == ("2", "3", "2", "10.0.0.5:7000", "10.0.0.7")
+    assert first[first.index("--rdzv-id") + 1] == other[other.index("--rdzv-id") + 1]
+    assert other[-4:] == ["--interface", "10.0.0.7", "--node", "2"]
+
+
 def test_a_timed_cell_loads_no_torchrun():
     config = Config(engine=EngineConfig(kind=EngineKind.timed), trainer=TrainerConfig(kind=TrainerKind.timed))
     argv = commands(config).build("cell-0", 1).argv
@@ -48,6 +66,8 @@ def test_the_facts_of_birth_and_no_secret_are_on_the_command_line():
         "4",
         "--supervisor",
         "http://127.0.0.1:5",
+        "--interface",
+        "127.0.0.1",
     ]
 
 
@@ -57,6 +77,21 @@ def test_children_follow_from_the_configuration():
     assert settings.services == ("controller", "gateway-0", "gateway-1", "runner-0")
     assert settings.cells == ("cell-0", "cell-1") and settings.extras == ("scripted-0",)
     assert settings_for(Config(warm_start=WarmStartConfig(executions=0)), 1).extras == ()
+
+
+def test_children_belong_where_the_map_of_nodes_puts_them():
+    nodes = NodeMap(
+        nodes=(NodePlace("supervisor-0", "n1"), NodePlace("supervisor-1", "n2")),
+        cells=(CellPlace("cell-0", ("supervisor-0", "supervisor-1"), (0,)), CellPlace("cell-1", ("supervisor-1",), (1, 2))),
+        runners={"runner-0": "supervisor-0", "runner-1": "supervisor-1"},
+    )
+    config = Config(cluster=ClusterConfig(cells=2, ranks_per_cell=2))
+    config.cluster.slurm.node_silence_s = 50.0
+    settings = settings_for(config, 1, nodes)
+    assert settings.services == ("controller", "gateway-0", "runner-0", "runner-1") and settings.cells == ("cell-0", "cell-1")
+    assert settings.places["cell-0"] == ("supervisor-0", "supervisor-1") and settings.places["runner-1"] == ("supervisor-1",)
+    assert settings.hosts == {"supervisor-1": "n2"} and settings.nodes == ("supervisor-1",)
+    assert settings.node_silence_ticks * settings.tick_s == 50.0
 
 
 def test_a_cell_with_a_server_is_given_the_time_of_its_start_and_nobody_else_is():
