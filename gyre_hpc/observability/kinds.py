@@ -79,6 +79,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "first_token": ("call", "the first token that a gateway shard got in its life"),
     "process_registered": ("process incarnation pid", "it can be reached"),
     "process_ended": ("reason process? incarnation? code?", "a child of the supervisor is gone; without process: the noting one ends"),
+    "stacks_asked": (
+        "process incarnation reason files",
+        "a child that missed a deadline, or does not end, was to write its Python stacks to files (of the run folder) before it is killed",
+    ),
     "process_unkillable": ("process incarnation", "a child did not end when killed"),
     "process_set_aside": ("process reason", "kept stopped for the rest of the run"),
     "node_arrived": ("node host", "the supervisor of another node of the allocation reported for the first time"),

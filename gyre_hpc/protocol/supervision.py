@@ -87,6 +87,8 @@ class ChildOrder(msgspec.Struct, frozen=True):
     """Of a cell over several nodes: which of its nodes this is."""
     rendezvous: str = ""
     """Where part 0 of the cell listens; empty for part 0 and for cells within one node."""
+    stacks: bool = False
+    """It should write its Python stacks, once."""
 
 
 class NodeOrders(msgspec.Struct, frozen=True, tag="node_orders"):

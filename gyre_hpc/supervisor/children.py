@@ -1,6 +1,7 @@
 """Starts, signals and buries children: the actions of the supervision machine on real processes."""
 
 import asyncio
+import contextlib
 import os
 import signal
 from asyncio.subprocess import PIPE, STDOUT, Process
@@ -8,10 +9,16 @@ from collections.abc import Callable
 from typing import Any, BinaryIO
 
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.machines.supervision import KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision import DumpStacks, KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.observability.process_tree import children
 from gyre_hpc.shell.lifetime import child_environment
+from gyre_hpc.shell.stacks import ask
+from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.commands import Command
 
+STACKS_S = 2.0
+"""Stacks of some hundred threads on a busy machine."""
+_LOOK_EVERY_S = 0.01
 Tell = Callable[[Any], None]
 
 
@@ -44,6 +51,17 @@ class Children:
         path = self._folder.log(action.process + (f"-part-{action.part}" if action.part else ""))
         path.parent.mkdir(parents=True, exist_ok=True)
         return open(path, "ab")
+
+    async def stacks(self, key: str, action: DumpStacks, tell: Tell) -> tuple[int, ...]:
+        """Of the process and of those it started: the ranks of a cell are its agent's. Back when they are written."""
+        child = self._live.get((action.process, action.incarnation))
+        if child is None or child.returncode is not None:
+            return ()
+        asked = [writing for pid in (child.pid, *children(child.pid)) if (writing := ask(pid)) is not None]
+        # One that is stopped takes no signal.
+        with contextlib.suppress(TimeoutError):
+            await until(lambda: all(writing.is_over() for writing in asked) or None, _LOOK_EVERY_S, STACKS_S)
+        return tuple(writing.pid for writing in asked)
 
     async def terminate(self, key: str, action: TerminateProcess, tell: Tell) -> None:
         """SIGTERM to the process itself; it ends its own children."""

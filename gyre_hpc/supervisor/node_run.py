@@ -4,7 +4,7 @@ import secrets
 
 from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.node import NodeMachine, NodeSettings
-from gyre_hpc.machines.supervision import SUPERSEDED, EndRun, KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision import SUPERSEDED, DumpStacks, EndRun, KillProcess, SpawnProcess, TerminateProcess
 from gyre_hpc.protocol.node_map import FIRST, RunStart
 from gyre_hpc.protocol.supervision import FinishRun
 from gyre_hpc.shell.host import Action, Host, NoteSink
@@ -51,6 +51,7 @@ class NodeSupervisor:
         children = Children(self._here.folder, self._command_for)
         return {
             SpawnProcess: children.spawn,
+            DumpStacks: children.stacks,
             TerminateProcess: children.terminate,
             KillProcess: children.kill,
             EndRun: self._end,

@@ -13,6 +13,7 @@ from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.supervision import (
     SUPERSEDED,
     CheckAttempts,
+    DumpStacks,
     EndRun,
     KillProcess,
     MirrorDirectory,
@@ -86,6 +87,7 @@ class Supervisor:
         children = Children(self._here.folder, self._command_for)
         return {
             SpawnProcess: children.spawn,
+            DumpStacks: children.stacks,
             TerminateProcess: children.terminate,
             KillProcess: children.kill,
             MirrorDirectory: self._mirror,

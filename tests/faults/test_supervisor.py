@@ -10,6 +10,7 @@ import pytest
 
 from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKind, TrainerConfig, TrainerKind
 from gyre_hpc.machines.supervision import SUPERSEDED
+from gyre_hpc.observability.events import read_events
 from gyre_hpc.protocol.supervision import FinishRun, RestartCell, SetAside
 from gyre_hpc.supervisor.attempts import end_of
 from tests.fakes.live_run import LiveRun, descendants, is_alive, wait_dead, wait_for
@@ -90,6 +91,25 @@ def names_of(run: LiveRun) -> set[str]:
         if b"--name" in argv:
             found.add(argv[argv.index(b"--name") + 1].decode())
     return found
+
+
+@pytest.mark.parametrize("name", ["runner-0", "cell-0"])
+def test_a_process_that_stood_still_too_long_leaves_its_stacks(tmp_path: Path, name: str):
+    (tmp_path / f"stuck-{name}").touch()
+    with LiveRun(tmp_path, quick_config(start_deadline_s=4)) as run:
+        wait_for(lambda: run.folder.stacks(name, 1, 1, None if name == "runner-0" else 0).exists(), "a process that listens")
+        wait_for(lambda: asked(run, name), "a question for stacks")
+        (pattern,) = asked(run, name)
+        wait_for(lambda: any("in stands_still" in path.read_text() for path in tmp_path.glob(pattern)), "stacks")
+        assert not [path for path in (tmp_path / "logs").glob("*.stacks") if name not in path.name and path.stat().st_size], (
+            "all others are well"
+        )
+
+
+def asked(run: LiveRun, name: str) -> list[str]:
+    """Files of the first life of `name`."""
+    events = read_events(run.folder.events_folder)
+    return [e.fields["files"] for e in events if e.kind == "stacks_asked" and (e.fields["process"], e.fields["incarnation"]) == (name, 1)]
 
 
 def test_the_controllers_exit_code_is_the_runs(tmp_path: Path):

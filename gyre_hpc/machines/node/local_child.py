@@ -15,6 +15,9 @@ class LocalChild:
     """The strongest wish so far; it only grows: run, terminate, kill."""
     is_signalled: bool = False
     """SIGTERM was asked for."""
+    are_stacks_asked: bool = False
+    is_writing_stacks: bool = False
+    """It is told to end after them."""
     is_killing: bool = False
     """A kill is under way."""
     end: ChildEnd | None = None

@@ -16,7 +16,7 @@ import enum
 from gyre_hpc.machines.base import Effect, Failed, Finished, Input, Machine, Note, Received, Restarted, Send, SetTimer, Start, TimerFired
 from gyre_hpc.machines.node.local_child import LocalChild
 from gyre_hpc.machines.node.settings import NodeSettings
-from gyre_hpc.machines.supervision.actions import EndRun, KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision.actions import DumpStacks, EndRun, KillProcess, SpawnProcess, TerminateProcess
 from gyre_hpc.machines.supervision.settings import NODE_LOST
 from gyre_hpc.protocol.supervision import ChildEnd, ChildOrder, Directory, FinishRun, NodeOrders, NodeReport, Wanted
 
@@ -103,12 +103,18 @@ class NodeMachine(Machine):
     def _obey(self, order: ChildOrder) -> list[Effect]:
         child = self._children.get((order.process, order.incarnation))
         if child is not None:
-            return self._want(child, order.wanted)
+            return self._stacks(child, order.stacks) + self._want(child, order.wanted)
         child = self._children[order.process, order.incarnation] = LocalChild(process=order.process, incarnation=order.incarnation)
         if order.wanted is not Wanted.run or self._phase is not Phase.serving:
             child.end = ChildEnd(order.process, order.incarnation, _TERMINATED, "it was not started")
             return []
         return [Start(child.key("child"), SpawnProcess(order.process, order.incarnation, order.part, order.rendezvous))]
+
+    def _stacks(self, child: LocalChild, wanted: bool) -> list[Effect]:
+        if not wanted or child.are_stacks_asked or not child.is_running:
+            return []
+        child.are_stacks_asked = child.is_writing_stacks = True
+        return [Start(child.key("stacks"), DumpStacks(child.process, child.incarnation))]
 
     def _want(self, child: LocalChild, wanted: Wanted) -> list[Effect]:
         if _STRENGTH[wanted] > _STRENGTH[child.wanted]:
@@ -118,7 +124,7 @@ class NodeMachine(Machine):
         if child.wanted is Wanted.kill:
             child.is_killing = True
             return [Start(child.key("kill"), KillProcess(child.process, child.incarnation))]
-        if child.wanted is Wanted.terminate and not child.is_signalled:
+        if child.wanted is Wanted.terminate and not child.is_signalled and not child.is_writing_stacks:
             child.is_signalled = True
             return [Start(child.key("term"), TerminateProcess(child.process, child.incarnation))]
         return []
@@ -145,8 +151,11 @@ class NodeMachine(Machine):
         verb, _, rest = key.partition("/")
         name, _, incarnation = rest.rpartition("/")
         child = self._children.get((name, int(incarnation))) if name else None
-        if child is None or verb not in ("child", "kill"):
+        if child is None or verb not in ("child", "kill", "stacks"):
             return []
+        if verb == "stacks":
+            child.is_writing_stacks = False
+            return self._want(child, child.wanted)
         if verb == "kill":
             child.is_killing = False
             return []

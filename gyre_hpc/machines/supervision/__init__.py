@@ -2,6 +2,7 @@
 
 from gyre_hpc.machines.supervision.actions import (
     CheckAttempts,
+    DumpStacks,
     EndRun,
     KillProcess,
     MirrorDirectory,
@@ -16,6 +17,7 @@ __all__ = [
     "REFUSED",
     "SUPERSEDED",
     "CheckAttempts",
+    "DumpStacks",
     "EndRun",
     "KillProcess",
     "MirrorDirectory",

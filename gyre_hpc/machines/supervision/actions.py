@@ -24,6 +24,14 @@ class TerminateProcess(msgspec.Struct, frozen=True):
     incarnation: int
 
 
+class DumpStacks(msgspec.Struct, frozen=True):
+    """Have a child, and those that it started itself, write their Python stacks. Finished once they are written, which
+    takes seconds at most, with the pids of those that listened (tuple of int)."""
+
+    process: str
+    incarnation: int
+
+
 class KillProcess(msgspec.Struct, frozen=True):
     """End a child and its process group now (SIGKILL). Finished at once."""
 

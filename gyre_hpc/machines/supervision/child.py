@@ -70,6 +70,12 @@ class Child:
     rendezvous: str = ""
     """Where part 0 of this incarnation listens, once it said so."""
     is_killing: bool = False
+    are_stacks_asked: bool = False
+    """This incarnation was to write its Python stacks."""
+    is_writing_stacks: bool = False
+    """On this node. It is told to end after them: that signal ends what has no handler for it yet."""
+    is_told: bool = False
+    """The part on this node was told to end."""
     end: PartEnd | None = None
     """Set once the first part of this incarnation ended."""
 
@@ -95,7 +101,7 @@ class Child:
         if part is None:
             return None
         wanted = Wanted.kill if self.is_killing else Wanted.terminate if self.state is ChildState.stopping else Wanted.run
-        return ChildOrder(self.name, self.incarnation, wanted, part, self.rendezvous if part else "")
+        return ChildOrder(self.name, self.incarnation, wanted, part, self.rendezvous if part else "", self.are_stacks_asked)
 
     def part_ended(self, part: int, reason: str, code: int) -> bool:
         """It is gone; True if no other one is left."""

@@ -5,7 +5,7 @@ listens; the end of one part stops the others; a child is gone when all its part
 """
 
 from gyre_hpc.machines.base import CancelTimer, Effect, Note, SetTimer, Start
-from gyre_hpc.machines.supervision.actions import KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision.actions import DumpStacks, KillProcess, SpawnProcess, TerminateProcess
 from gyre_hpc.machines.supervision.child import Child, ChildState, Policy
 from gyre_hpc.machines.supervision.settings import SupervisionSettings
 from gyre_hpc.protocol.supervision import Register, RendezvousOpen
@@ -51,6 +51,7 @@ class Children:
         child.state, child.url, child.lost = ChildState.starting, "", ""
         child.restart_wanted, child.silent_ticks = False, 0
         child.parts, child.rendezvous, child.is_killing, child.end = set(), "", False, None
+        child.are_stacks_asked = child.is_writing_stacks = child.is_told = False
         return [
             *self._start_part(child, 0),
             SetTimer(child.key("start"), self._settings.start_s(child.policy)),
@@ -77,14 +78,40 @@ class Children:
         fields = {"process": child.name, "incarnation": child.incarnation, "pid": message.pid}
         return [CancelTimer(child.key("start")), Note("process_registered", fields)]
 
-    def stop(self, child: Child, reason: str) -> list[Effect]:
+    def stop(self, child: Child, reason: str, *, is_fault: bool = False) -> list[Effect]:
+        """is_fault: it did not do what it should have. Then its stacks may tell why, as do those of one that does not end."""
         if child.state is ChildState.stopping:
             return []
         child.state, child.url, child.lost = ChildState.stopping, "", reason
         grace = SetTimer(child.key("grace"), self._settings.grace_s)
+        if is_fault:
+            return [*self.ask_stacks(child), *self.end_here(child), grace]
+        return [*self.end_here(child), SetTimer(child.key("stacks"), self._settings.grace_s / 2), grace]
+
+    def end_here(self, child: Child) -> list[Effect]:
+        """Tell the part on this node to end, once; nodes beside this one go by their orders."""
+        if child.state is not ChildState.stopping or child.is_told or child.is_writing_stacks or child.part_at(self._settings.name) is None:
+            return []
+        child.is_told = True
+        return [Start(child.key("term"), TerminateProcess(child.name, child.incarnation))]
+
+    def ask_stacks(self, child: Child) -> list[Effect]:
+        """All its parts, here and elsewhere."""
+        child.are_stacks_asked = True
+        files = f"logs/{child.name}-{self._settings.attempt}-{child.incarnation}.*stacks"
+        fields = {"process": child.name, "incarnation": child.incarnation, "reason": child.lost, "files": files}
         if child.part_at(self._settings.name) is None:
-            return [grace]
-        return [Start(child.key("term"), TerminateProcess(child.name, child.incarnation)), grace]
+            return [Note("stacks_asked", fields)]
+        child.is_writing_stacks = True
+        return [Start(child.key("stacks"), DumpStacks(child.name, child.incarnation)), Note("stacks_asked", fields)]
+
+    def stacks_over(self, key: str) -> list[Effect]:
+        """Written or not: what waited for them goes on."""
+        child = self.by_name.get(key.split("/")[1]) if key.startswith("stacks/") else None
+        if child is None or key != child.key("stacks"):
+            return []
+        child.is_writing_stacks = False
+        return self.end_here(child)
 
     def kill(self, child: Child) -> list[Effect]:
         """It had its time to end."""

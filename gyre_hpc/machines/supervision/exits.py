@@ -28,7 +28,7 @@ class Exits:
         end = child.end
         assert end is not None
         child.url, child.lost = "", child.lost if end.asked else end.reason
-        effects: list[Effect] = [CancelTimer(child.key(verb)) for verb in ("start", "grace", "gone")]
+        effects: list[Effect] = [CancelTimer(child.key(verb)) for verb in ("start", "stacks", "grace", "gone")]
         fields = {"process": child.name, "incarnation": child.incarnation, "code": end.code, "reason": child.lost}
         effects.append(Note("process_ended", fields))
         if self._ending.finish is not None or child.set_aside:

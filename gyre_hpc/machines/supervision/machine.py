@@ -96,7 +96,7 @@ class SupervisionMachine(Machine):
             return []
         if child.is_running:
             child.restart_wanted = True
-            return self._children.stop(child, f"restart ordered: {order.reason}")
+            return self._children.stop(child, f"restart ordered: {order.reason}", is_fault=True)
         if len(child.failures) < 2:
             return self._children.spawn(child)
         child.state = ChildState.waiting
@@ -129,7 +129,7 @@ class SupervisionMachine(Machine):
                 continue  # its node is silent as a whole
             child.silent_ticks += 1
             if child.silent_ticks > self._settings.silent_ticks:
-                effects += self._children.stop(child, "sent no heartbeat")
+                effects += self._children.stop(child, "sent no heartbeat", is_fault=True)
         return effects
 
     def _timer(self, now: float, key: str) -> list[Effect]:
@@ -148,7 +148,10 @@ class SupervisionMachine(Machine):
         if verb == "backoff" and child.state is ChildState.waiting:
             return self._children.spawn(child)
         if verb == "start" and child.state is ChildState.starting:
-            return self._children.stop(child, f"did not register within {self._settings.start_s(child.policy):g} s")
+            late = f"did not register within {self._settings.start_s(child.policy):g} s"
+            return self._children.stop(child, late, is_fault=True)
+        if verb == "stacks" and child.state is ChildState.stopping:
+            return self._children.ask_stacks(child)
         if verb == "grace" and child.state is ChildState.stopping:
             return self._children.kill(child)
         if verb == "gone" and child.state is ChildState.stopping:
@@ -167,7 +170,7 @@ class SupervisionMachine(Machine):
         if key.startswith("child/"):
             assert isinstance(result, int)
             return self._exited(now, key, ending(result), result)
-        return []
+        return self._children.stacks_over(key)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
         if key == MIRROR:
@@ -177,7 +180,7 @@ class SupervisionMachine(Machine):
             return [Note("attempts_unread", {"reason": reason})]
         if key.startswith("child/"):
             return self._exited(now, key, f"could not be started: {reason}", 1)
-        return [Note("signal_failed", {"key": key, "reason": reason}), *self._children.kill_again(key)]
+        return [Note("signal_failed", {"key": key, "reason": reason}), *self._children.stacks_over(key), *self._children.kill_again(key)]
 
     def _exited(self, now: float, key: str, reason: str, code: int) -> list[Effect]:
         """The part on this node."""

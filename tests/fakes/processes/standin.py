@@ -1,11 +1,12 @@
 """A process main that only registers: stands for controller, gateway, runner and cell in tests of the supervisor.
 
 A file `refuse-<name>` in the run folder makes it end with the exit code written in it, `stubborn-<name>` makes it ignore
-SIGTERM. Under torchrun only rank 0 registers, and each rank writes `world-<name>-<rank>` once its
+SIGTERM, `stuck-<name>` makes it stand still for ever before it registers, deaf to all signals but one. Under torchrun only rank 0 registers, and each rank writes `world-<name>-<rank>` once its
 end is tied to its parent's.
 """
 
 import asyncio
+import ctypes
 import os
 import signal
 import sys
@@ -13,6 +14,7 @@ import sys
 from gyre_hpc.machines.base import Effect, Input, Machine, Restarted, TimerFired
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
@@ -57,11 +59,19 @@ def write_world(birth: Birth) -> None:
         (birth.folder.root / f"world-{birth.name}-{rank}").write_text(world)
 
 
+def stands_still() -> None:
+    """In C, with the interpreter's lock."""
+    ctypes.PyDLL(None).sleep(1000)
+
+
 def main() -> int:
     birth = read_birth()
     refuse = birth.folder.root / f"refuse-{birth.name}"
     if refuse.exists():
         return int(refuse.read_text())
+    stacks.of_birth(birth, rank=int(os.environ["RANK"]) if "RANK" in os.environ else None)
+    if (birth.folder.root / f"stuck-{birth.name}").exists():
+        stands_still()
     asyncio.run(live(birth))
     return 0
 

@@ -1,8 +1,10 @@
 """The node machine, told facts by hand."""
 
+from msgspec.structs import replace
+
 from gyre_hpc.machines.base import Effect, Failed, Finished, Input, Received, Restarted, Send, SetTimer, Start, TimerFired
 from gyre_hpc.machines.node import NodeMachine, NodeSettings
-from gyre_hpc.machines.supervision import NODE_LOST, EndRun, KillProcess, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision import NODE_LOST, DumpStacks, EndRun, KillProcess, SpawnProcess, TerminateProcess
 from gyre_hpc.protocol.supervision import ChildEnd, ChildOrder, FinishRun, NodeOffer, NodeOrders, NodeReport, Wanted
 
 LIFE = "first"
@@ -72,6 +74,16 @@ def test_what_is_wanted_gone_is_asked_once_and_killed_until_it_is_gone():
     assert not actions(bench.tell(TimerFired("report")), KillProcess), "a kill is under way"
     bench.tell(Failed("kill/runner-2/1", "OSError", "x"))
     assert actions(bench.tell(TimerFired("report")), KillProcess), "one that failed is tried again"
+
+
+def test_stacks_are_asked_for_once_and_before_the_end():
+    bench = Bench()
+    bench.order(1, RUNNER, CELL)
+    hung = replace(wanted(CELL, Wanted.terminate), stacks=True)
+    effects = bench.order(2, RUNNER, hung)
+    assert [e.action for e in effects if isinstance(e, Start)] == [DumpStacks("cell-4", 3)]
+    assert actions(bench.tell(Finished("stacks/cell-4/3", ())), TerminateProcess) == [TerminateProcess("cell-4", 3)]
+    assert not actions(bench.order(3, RUNNER, hung), DumpStacks)
 
 
 def test_what_was_wanted_gone_before_it_was_started_is_never_started():

@@ -3,11 +3,25 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gyre_hpc.machines.base import Effect, Failed, Finished, Input, Received, Restarted, Send, SetTimer, Start, TimerFired
+from gyre_hpc.machines.base import (
+    CancelTimer,
+    Effect,
+    Failed,
+    Finished,
+    Input,
+    Note,
+    Received,
+    Restarted,
+    Send,
+    SetTimer,
+    Start,
+    TimerFired,
+)
 from gyre_hpc.machines.supervision import (
     REFUSED,
     SUPERSEDED,
     CheckAttempts,
+    DumpStacks,
     EndRun,
     KillProcess,
     MirrorDirectory,
@@ -142,9 +156,43 @@ def test_a_dead_cell_is_reported_lost_and_waits_for_the_controller():
 def test_a_living_cell_is_stopped_before_its_next_incarnation_starts():
     bench = live_bench()
     effects = bench.from_controller(RestartCell("cell-0", 1, "silent"))
+    effects += bench.tell(Finished("stacks/cell-0/1", ()))
     assert actions(effects, TerminateProcess) == [TerminateProcess("cell-0", 1)] and not actions(effects, SpawnProcess)
     assert actions(bench.tell(TimerFired("grace/cell-0/1")), KillProcess) == [KillProcess("cell-0", 1)]
     assert actions(bench.exits("cell-0", code=-9), SpawnProcess) == [SpawnProcess("cell-0", 2)]
+
+
+def stacks_of(effects: list[Effect]) -> tuple[list, list[dict]]:
+    return actions(effects, DumpStacks), [e.fields for e in effects if isinstance(e, Note) and e.kind == "stacks_asked"]
+
+
+def test_a_child_that_missed_a_deadline_is_asked_for_its_stacks_before_it_is_told_to_end():
+    bench = live_bench()
+    effects = bench.from_controller(RestartCell("cell-0", 1, "silent"))
+    assert not actions(effects, TerminateProcess), "that could end it in the midst of them"
+    assert stacks_of(effects) == (
+        [DumpStacks("cell-0", 1)],
+        [{"process": "cell-0", "incarnation": 1, "reason": "restart ordered: silent", "files": "logs/cell-0-3-1.*stacks"}],
+    )
+    assert "stacks/cell-0/1" not in timers(effects), "once"
+    assert actions(bench.tell(Failed("stacks/cell-0/1", "OSError", "x")), TerminateProcess) == [TerminateProcess("cell-0", 1)]
+    assert not actions(bench.tell(Finished("stacks/cell-0/1", ())), TerminateProcess)
+    late = Bench()
+    assert stacks_of(late.tell(TimerFired("start/runner-0/1")))[0] == [DumpStacks("runner-0", 1)]
+    for _ in range(SETTINGS.silent_ticks + 1):
+        effects = bench.tell(TimerFired("tick"))
+    assert DumpStacks("gateway-0", 1) in stacks_of(effects)[0]
+
+
+def test_a_child_that_does_not_end_is_asked_for_its_stacks_before_it_is_killed():
+    bench = live_bench()
+    effects = bench.from_controller(FinishRun(0, "done"))
+    assert stacks_of(effects) == ([], [])
+    assert timers(effects)["stacks/controller/1"] < SETTINGS.grace_s
+    assert stacks_of(bench.tell(TimerFired("stacks/controller/1")))[0] == [DumpStacks("controller", 1)]
+    assert not actions(bench.tell(Finished("stacks/controller/1", (7,))), TerminateProcess), "it was told"
+    ended = bench.exits("controller", code=0)
+    assert CancelTimer("stacks/controller/1") in ended and stacks_of(bench.tell(TimerFired("stacks/controller/1"))) == ([], [])
 
 
 def test_a_cell_that_dies_at_each_start_is_started_more_and_more_slowly():
@@ -174,7 +222,8 @@ def test_a_cell_set_aside_stays_stopped():
 
 def test_a_process_that_never_registers_counts_as_a_failed_start():
     bench = Bench()
-    assert actions(bench.tell(TimerFired("start/runner-0/1")), TerminateProcess) == [TerminateProcess("runner-0", 1)]
+    bench.tell(TimerFired("start/runner-0/1"))
+    assert actions(bench.tell(Finished("stacks/runner-0/1", ())), TerminateProcess) == [TerminateProcess("runner-0", 1)]
     bench.exits("runner-0", code=-15)
     assert "did not register within 120 s" in bench.entry("runner-0").lost
     assert not actions(live_bench().tell(TimerFired("start/runner-0/1")), TerminateProcess)
@@ -186,7 +235,8 @@ def test_a_silent_service_is_stopped_but_a_silent_cell_is_not():
         for name in ("controller", "gateway-0", "scripted-0"):
             bench.register(name)
         effects = bench.tell(TimerFired("tick"))
-    assert actions(effects, TerminateProcess) == [TerminateProcess("runner-0", 1)]
+    assert actions(effects, DumpStacks) == [DumpStacks("runner-0", 1)]
+    assert actions(bench.tell(Finished("stacks/runner-0/1", ())), TerminateProcess) == [TerminateProcess("runner-0", 1)]
 
 
 def test_finishing_stops_the_controller_first_and_ends_after_the_last_child():

@@ -3,6 +3,7 @@
 from gyre_hpc.machines.base import Effect, Finished, Input, Note, Received, Restarted, Send, Start, TimerFired
 from gyre_hpc.machines.supervision import (
     NODE_LOST,
+    DumpStacks,
     EndRun,
     MirrorDirectory,
     SpawnProcess,
@@ -103,6 +104,15 @@ def live() -> Bench:
     bench.tell(Received("x", RendezvousOpen("cell-2", 1, "10.0.0.1:7")))
     bench.register("controller", "runner-0", "runner-1", "cell-0", "cell-1", "cell-2")
     return bench
+
+
+def test_every_part_of_a_cell_that_missed_a_deadline_is_asked_for_its_stacks():
+    bench = live()
+    effects = bench.tell(Received("controller", RestartCell("cell-2", 1, "silent")))
+    assert [fields["process"] for fields in notes(effects, "stacks_asked")] == ["cell-2"] and not actions(effects, DumpStacks)
+    for node in (ONE, TWO):
+        assert {order.process: order.stacks for order in bench.orders[node].children}["cell-2"]
+        assert not any(order.stacks for order in bench.orders[node].children if order.process != "cell-2")
 
 
 def test_children_here_are_started_and_those_elsewhere_ordered_once_their_nodes_are_there():
