@@ -1,5 +1,6 @@
 """A supervisor of stand-in processes on a real run folder, seen from outside: pids, endpoints, messages."""
 
+import contextlib
 import json
 import os
 import signal
@@ -154,16 +155,15 @@ def parent(pid: int) -> int:
 
 
 def listening_addresses(pids: set[int]) -> set[str]:
-    """Hex addresses the processes listen on (IPv4 and IPv6)."""
+    """Hex addresses the processes listen on (IPv4 and IPv6). Those that end meanwhile do not count."""
     inodes = set()
     for pid in pids:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                target = os.readlink(link)
-            except FileNotFoundError:
-                continue
-            if target.startswith("socket:["):
-                inodes.add(target[8:-1])
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    target = os.readlink(link)
+                    if target.startswith("socket:["):
+                        inodes.add(target[8:-1])
     found = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
