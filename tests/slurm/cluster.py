@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tests.fakes.live_run import wait_for
+from tests.fakes.required import need
 
 SCRIPTS = Path(__file__).parents[2] / "slurm" / "testcluster"
 NOBODY = ("setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups")
@@ -143,14 +144,17 @@ class Cluster:
 
     def inside(self, node: str, *command: str, within_s: float = 30.0) -> subprocess.CompletedProcess[str]:
         """Run a command inside a node, not as a job; any exit status is an answer."""
+        need_root()
         return ask(["bash", SCRIPTS / "node.sh", "sh", node, *command], self.environ, within_s)
 
     def send_user_signal(self, on: bool) -> None:
         """Whether preemption sends a job's own signal (preempt_send_user_signal). On at first, and after each test."""
+        need_root()
         self._switched = not on
         self.run("bash", SCRIPTS / "reconfigure.sh", f"user_signal={'on' if on else 'off'}")
 
     def _node(self, action: str, node: str) -> None:
+        need_root()
         self._faulty.add(node)
         self.run("bash", SCRIPTS / "node.sh", action, node)
 
@@ -180,6 +184,10 @@ def ask(
 
 def node_number(node: str) -> int:
     return int(node.removeprefix("n"))
+
+
+def need_root() -> None:
+    need("slurm", "" if os.geteuid() == 0 else "what happens to a node needs root")
 
 
 def as_user(user: str) -> tuple[str, ...]:
