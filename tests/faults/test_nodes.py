@@ -1,5 +1,6 @@
 """Runs over several nodes, each a supervisor of its own on one machine: they end well, lose a node, and outlive a pause of one."""
 
+import os
 import signal
 import socket
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gyre_hpc.machines.supervision import NODE_LOST
+from gyre_hpc.protocol.node_map import CellPlace
 from tests.fakes.live_run import listening_addresses, wait_dead, wait_for
 from tests.fakes.nodes_run import NodesRun, address, nodes_of
 from tests.fakes.whole_run import unended
@@ -93,3 +95,45 @@ def test_a_node_that_hears_nothing_beyond_its_fence_ends_all_that_lives_on_it(tm
         assert run.nodes["supervisor-2"].wait(60) == NODE_LOST
         wait_dead(below)
         assert run.process.poll() is None, "the run goes on without it"
+
+
+SPANNING = nodes_of(
+    2, CellPlace("cell-0", ("supervisor-0", "supervisor-1"), (0,)), CellPlace("cell-1", ("supervisor-1", "supervisor-0"), (1,))
+)
+EMBEDDED = (
+    "+experiment=quickstart_short", "cluster.ranks_per_cell=2", "algo.updates=2", "algo.groups_per_batch=3", "algo.group_size=4",
+    "warm_start.executions=0", "warm_start.epochs=0", "evaluation.before=false", "evaluation.after=false", "transport.deadline_s=15",
+)  # fmt: skip
+
+
+def ranks_on(run: NodesRun, node: int, cell: str) -> dict[int, int]:
+    """Rank -> pid of the cell's ranks on a node, as torchrun numbered them."""
+    found = {}
+    for pid in run.below(node):
+        try:
+            environment = dict(pair.partition(b"=")[::2] for pair in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"))
+            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:  # gone
+            continue
+        if cell.encode() in argv and b"RANK" in environment and b"gyre_hpc.processes.cell_agent" not in argv:
+            found[int(environment[b"RANK"])] = pid
+    return found
+
+
+@pytest.mark.timeout(500)
+def test_cells_over_two_nodes_are_numbered_as_the_map_says_and_lose_all_parts_with_one(tmp_path: Path):
+    with NodesRun(tmp_path, SPANNING, *EMBEDDED) as run:
+        run.wait_event("first_call", within_s=200.0)
+        assert [set(ranks_on(run, node, "cell-0")) for node in (0, 1)] == [{0}, {1}]
+        assert [set(ranks_on(run, node, "cell-1")) for node in (0, 1)] == [{1}, {0}], "also against the order of addresses"
+        for node in (0, 1):
+            assert where_it_listens(run, node) == {address(node)}
+        follower, leader = ranks_on(run, 0, "cell-1")[1], ranks_on(run, 1, "cell-1")[0]
+        os.kill(follower, signal.SIGKILL)
+        wait_dead({follower, leader})
+        run.wait_event("process_started", lambda event: event.fields == {"process": "cell-1", "incarnation": 2})
+        assert run.wait_codes(300.0) == {"supervisor-0": 0, "supervisor-1": 0}
+        summary = run.summary()
+        assert (summary["updates"], summary["exit_code"]) == (2, 0)
+        assert (summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (0, 0)
+        wait_for(lambda: not run.processes(), "the end of every process of the run")
