@@ -1,5 +1,6 @@
 """The scripts of the test cluster, on a cluster of their own: whatever became of the last script, the next one does its job."""
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -56,13 +57,15 @@ def hosts() -> set[str]:
 
 @pytest.fixture
 def own() -> Iterator[None]:
-    """Nothing of the cluster before the test, and nothing after it."""
+    """Nothing of the cluster before the test, and nothing after it; one test at a time on the whole machine."""
     need("slurm", impossible(ENVIRON))
-    script("down.sh")
-    try:
-        yield
-    finally:
+    with open(f"/run/gyre{NUMBER}-tests.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
         script("down.sh")
+        try:
+            yield
+        finally:
+            script("down.sh")
 
 
 def test_two_starts_at_once_make_one_cluster_and_a_stop_leaves_nothing(own: None):
