@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 IDLE_DEADLINE_S = 1800.0
 """Longest a rank waits for a command or in a collective. The leader looks at its ranks all the time, so this ends orphans."""
+BOUND_GLOO = "gyre_gloo"
+"""gloo on the job's interface, for torch's own groups. torch 2.13 drops the options of those that it makes as `gloo`: they listen where the
+host's name leads, or on loopback, where no other node reaches them."""
 
 
 class Channel(Protocol):
@@ -43,21 +46,19 @@ def join_world(interface: str, *, rank: int, world: int, engine_deadline_s: floa
     import torch.distributed
 
     from gyre_hpc.models.tensor_ranks import TensorRanks
+    from gyre_hpc.transport.c10d_pieces import new_group
 
     # torch's stubs leave out half of what is used here.
     dist: Any = torch.distributed
 
-    def options(deadline_s: float) -> Any:
-        options = dist.ProcessGroupGloo._Options()
-        options._timeout = timedelta(seconds=deadline_s)
-        options._devices = [dist.ProcessGroupGloo.create_device(hostname=interface)]
-        return options
+    def create(store: Any, rank: int, size: int, deadline: timedelta) -> Any:
+        return new_group(store, "gloo", interface, rank, size, deadline)
 
-    dist.init_process_group("gloo", timeout=timedelta(seconds=IDLE_DEADLINE_S), pg_options=options(IDLE_DEADLINE_S))
+    dist.Backend.register_backend(BOUND_GLOO, create, devices=["cpu"])
+    dist.init_process_group(BOUND_GLOO, timeout=timedelta(seconds=IDLE_DEADLINE_S))
     engine = None
     if engine_deadline_s is not None:
-        deadline = timedelta(seconds=engine_deadline_s)
-        group = dist.new_group(backend="gloo", timeout=deadline, pg_options=options(engine_deadline_s))
+        group = dist.new_group(backend=BOUND_GLOO, timeout=timedelta(seconds=engine_deadline_s))
         engine = TensorRanks(rank, world, group, deadline_s=engine_deadline_s)
     return World(channel=WorldChannel(torch, dist), engine=engine)
 

@@ -97,6 +97,8 @@ class LaunchConfig:
     snapshot: bool = True
     """Run from a copy of the code in the run folder; false: from where it stands, for developers."""
     chain: Chain = Chain.requeue
+    force: list[str] = field(default_factory=list)
+    """With `resume=`: keys to change although they are not marked changeable. Of one start; never stored."""
     chain_limit: int = 1000
     """At most so many allocations one after the other."""
     satellites: int = 0

@@ -1,67 +1,35 @@
 """`resume=RUN_FOLDER`: the stored configuration of a run, with overrides of what may change between two attempts.
 
-What decides the numbers of a run (model, algorithm, tasks, sampling, staleness) stays; where and how fast it runs may change.
+A key that is not marked changeable is refused by name, unless `launch.force` names it (or what it lies below) too. A group
+(`cluster=SITE`) stands for the keys that its file sets; what the file leaves open stays as it was stored.
 """
 
-from collections.abc import Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
+from hydra import compose
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
-from omegaconf import OmegaConf
+from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from gyre_hpc.config.changes import CHANGEABLE, is_changeable
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 
-CHANGEABLE = (
-    "algo.updates",
-    "checkpoint.*",
-    "cluster.*",
-    "debug.*",
-    "engine.kv_tokens",
-    "engine.max_batch",
-    "engine.prefill_chunk",
-    "engine.sglang.*_s",
-    "engine.sglang.device",
-    "engine.sglang.environ*",
-    "engine.sglang.flags*",
-    "engine.sglang.kv",
-    "engine.sglang.launcher",
-    "engine.sglang.storage*",
-    "engine.sglang.stream_tokens",
-    "engine.sglang.weights",
-    "evaluation.after",
-    "gateway.*",
-    "journal.*",
-    "launch.*",
-    "network.*",
-    "paths.cache",
-    "paths.scratch",
-    "sandbox.kind",
-    "scheduler.concurrency_half",
-    "scheduler.dwell_s",
-    "scheduler.lead_factor",
-    "scheduler.lead_floor_s",
-    "scheduler.split",
-    "scheduler.theta0",
-    "tracker.*",
-    "trainer.memory_limit_mb",
-    "trainer.micro_batch_tokens",
-    "transport.chunk_bytes",
-    "transport.deadline_s",
-    "transport.kv",
-    "transport.kv_*",
-)
-"""Patterns of keys that an attempt may set anew."""
+_FORCE = "launch.force"
 
 
 def resumed(folder: str, overrides: Sequence[str]) -> Config:
-    """The Config stored in `folder` with `overrides` laid over it; `resume` and `paths.run` name the folder. Raises UserError."""
+    """The Config stored in `folder` with `overrides` laid over it; `resume` and `paths.run` name the folder. Raises UserError.
+
+    Groups among the overrides are read by Hydra, which must be initialised then.
+    """
     root = Path(folder).expanduser().resolve()
     try:
         stored = load_config(RunFolder(root).config)
@@ -69,10 +37,7 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
         raise UserError("resume", folder, "name a run folder, one that holds config.yaml") from error
     node = OmegaConf.structured(stored)
     for key, value in _changes(overrides):
-        try:
-            OmegaConf.update(node, key, value)
-        except OmegaConfBaseException as error:
-            raise UserError(key, value, str(error).splitlines()[0]) from error
+        _set(node, key, value)
     node.resume = str(root)
     node.paths.run = str(root)
     config = OmegaConf.to_object(node)
@@ -80,17 +45,65 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
     return config
 
 
-def _changes(overrides: Sequence[str]) -> list[tuple[str, Any]]:
+def _set(node: DictConfig, key: str, value: Any) -> None:
     try:
-        parsed = OverridesParser.create().parse_overrides(list(overrides))
-    except HydraException as error:
-        raise UserError("command line", " ".join(overrides), " ".join(str(error).split())) from error
-    changes = []
+        OmegaConf.update(node, key, value)
+    except OmegaConfBaseException as error:
+        raise UserError(key, value, str(error).splitlines()[0]) from error
+
+
+def _changes(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """(key, value) of each override in turn; groups come first, as Hydra has it."""
+    parsed = [item for item in _parsed(overrides) if item.key_or_group != "resume" and not item.key_or_group.startswith("hydra")]
+    forced = [str(key) for item in parsed if item.key_or_group == _FORCE for key in _listed(item.value())]
+    asked: list[tuple[str, Any]] = []
     for item in parsed:
         key = item.key_or_group
-        if key == "resume" or key.startswith("hydra"):
-            continue
-        if not any(fnmatchcase(key, pattern) for pattern in CHANGEABLE):
-            raise UserError(key, item.value(), f"cannot change on resume; leave it out (changeable: {', '.join(CHANGEABLE)})")
-        changes.append((key, item.value()))
-    return changes
+        if item.is_delete():
+            raise UserError("~" + key, item.value(), "nothing can be taken away on resume; set it to another value")
+        if isinstance(item.value(), str) and _is_group(key):
+            asked[:0] = _of_group(key, item.value())
+        else:
+            asked.append((key, item.value()))
+    for key, value in asked:
+        if not is_changeable(key) and not any(key == known or key.startswith(known + ".") for known in forced):
+            raise UserError(
+                key,
+                value,
+                f"cannot change on resume: leave it out, or add {_FORCE}=[{key}] to change it all the same "
+                f"(changeable without: {', '.join(CHANGEABLE)})",
+            )
+        yield key, value
+
+
+def _parsed(overrides: Sequence[str]) -> list[Override]:
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise UserError("command line", " ".join(overrides), " ".join(str(error).split())) from error
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _is_group(key: str) -> bool:
+    """A group of conf/ is named like the part of the Config that it fills; `experiment` is a name there, and no group on resume."""
+    return any(item.name == key and isinstance(item.type, type) and is_dataclass(item.type) for item in fields(Config))
+
+
+def _of_group(group: str, name: str) -> list[tuple[str, Any]]:
+    """What the file conf/<group>/<name>.yaml sets, key by key."""
+    told = OmegaConf.to_container(compose(f"{group}/{name}"))
+    assert isinstance(told, dict)
+    return list(_keys(Config, {str(key): value for key, value in told.items()}))
+
+
+def _keys(cls: type, told: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    inner = {item.name: item.type for item in fields(cls)}
+    for name, value in told.items():
+        below = inner.get(name)
+        if isinstance(below, type) and is_dataclass(below) and isinstance(value, dict):
+            yield from _keys(below, value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value

@@ -57,6 +57,8 @@ AT_MOST = {
 """Far above any real run: counts of processes and executions that a slip of the finger must not start."""
 _LONGEST_S = 1e8
 """Three years; far beyond it timers of libraries overflow."""
+SHORTEST_SILENCE_S = 20.0
+"""Of a node: so that a few reports may go astray before it fences itself."""
 
 
 def validate(config: Config) -> None:
@@ -128,6 +130,9 @@ def _cluster(config: Config) -> Iterator[Breach]:
             suite.memory_mb,
             f"an execution could never start: at most cluster.runner_memory_mb={cluster.runner_memory_mb}",
         )
+    if cluster.slurm.node_silence_s < SHORTEST_SILENCE_S:
+        shortest = f"nodes say something every 2 s and fence themselves 10 s before: at least {SHORTEST_SILENCE_S:g}"
+        yield "cluster.slurm.node_silence_s", cluster.slurm.node_silence_s, shortest
     ports = config.network.port_range
     if ports:
         match = re.fullmatch(r"(\d+)-(\d+)", ports)

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from gyre_hpc.protocol.journal import CallBegin, ExecutionEnd
+from gyre_hpc.protocol.journal import execution_of
 from gyre_hpc.trajectory.fold import JournalFold
-from gyre_hpc.trajectory.segment import HEADER_SIZE, header, read_records
+from gyre_hpc.trajectory.segment import HEADER_SIZE, attempt_of, header, read_records
 
 
 class JournalTail:
@@ -30,8 +30,8 @@ class JournalTail:
         # read_records counts from the first byte of a segment; its header was checked with the first piece.
         skipped = offset - HEADER_SIZE if offset else 0
         records, end = read_records(header() + data if offset else data)
+        attempt = attempt_of(path)
         for record in records:
-            name = record.execution if isinstance(record, CallBegin | ExecutionEnd) else record.call
-            if not name.startswith("eval-"):
-                self.fold.add(record)
+            if not execution_of(record).startswith("eval-"):
+                self.fold.add(record, attempt)
         self._offsets[path] = end + skipped if end else 0

@@ -65,6 +65,9 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin", omit_defaults=True):
     """The context holds thinking."""
     logprobs: bool = False
     """The client asked for the log-probs of what it gets."""
+    likeness: str = ""
+    """Hex digest of the request without what differs between two processes that do the same (times, random names): finds this call in
+    a later life of its execution; empty: it is never replayed."""
 
 
 class CallProgress(msgspec.Struct, frozen=True, tag="progress"):
@@ -111,11 +114,12 @@ class CallEnd(msgspec.Struct, frozen=True, tag="end", omit_defaults=True):
     """Prompt tokens of its first attempt that the engine did not have to compute."""
 
 
-class Delivered(msgspec.Struct, frozen=True, tag="delivered"):
-    """The whole answer reached the client. Only delivered calls are trained on."""
+class Delivered(msgspec.Struct, frozen=True, tag="delivered", omit_defaults=True):
+    """The whole answer reached the client, in this life of its execution. Only calls delivered in the last life are trained on."""
 
     call: str
     time: float
+    life: int = 0
 
 
 class ExecutionEnd(msgspec.Struct, frozen=True, tag="execution_end"):
@@ -162,7 +166,62 @@ class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
     time: float
 
 
-Record = CallBegin | CallProgress | CallEnd | Delivered | ExecutionEnd | Stored | Forgotten
+class Known(msgspec.Struct, frozen=True, array_like=True):
+    """What counts of a call that earlier attempts recorded."""
+
+    call: str
+    num_output: int
+    finish: str = ""
+    """Of its end; empty: it had none."""
+
+
+class TakenUp(msgspec.Struct, frozen=True, tag="taken_up", omit_defaults=True):
+    """Another life of the execution begins: a new process asks again for what was recorded.
+
+    What records of earlier attempts say beyond `known`, and all that attempts not in `attempts` say, counts for nothing: their
+    processes may still have been writing (trajectory/lives.py). Records of this attempt count whole.
+    """
+
+    execution: str
+    life: int
+    time: float
+    attempts: tuple[int, ...] = ()
+    known: tuple[Known, ...] = ()
+    first_version: Version | None = None
+    """That sampled its first token in an earlier attempt; None: it has none, or none of an earlier attempt."""
+    num_tokens: int = 0
+    """Sampled in the lives before this one and recorded: what is at stake."""
+    seconds: float = 0.0
+    """That its calls took."""
+
+
+class Replayed(msgspec.Struct, frozen=True, tag="replayed", omit_defaults=True):
+    """A request of this life is a call of an earlier one, and gets what was recorded; durable before any of it leaves."""
+
+    call: str
+    life: int
+    request_hash: str
+    """Of the new request."""
+    thread: str
+    """Of the new request."""
+    context: str
+    """Digest of the new request's context; the call is found under it from now on."""
+    time: float
+    num_tokens: int = 0
+    """Output tokens that need not be sampled again."""
+    seconds: float = 0.0
+    """That they took."""
+
+
+Record = CallBegin | CallProgress | CallEnd | Delivered | ExecutionEnd | Stored | Forgotten | TakenUp | Replayed
+BY_EXECUTION = CallBegin, ExecutionEnd, TakenUp
+"""Records that name their execution; the others name a call."""
+
+
+def execution_of(record: Record) -> str:
+    """The execution that a record is about."""
+    return record.execution if isinstance(record, BY_EXECUTION) else record.call.rpartition("/")[0]
+
 
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Record)

@@ -5,7 +5,8 @@ on with the same call: then pieces overlap and a call has more than one end. Inv
   - a position of a call's output is counted once; the piece journaled first wins, for it may have been delivered;
   - folding is the same whether records come at once, in pieces or twice, and in any order as long as pieces agree;
   - a delivered call with a hole is never handed on;
-  - a call whose engine saw or produced other ids than are recorded is never trained on, delivered or not.
+  - a call whose engine saw or produced other ids than are recorded is never trained on, delivered or not;
+  - of an execution that several attempts recorded, what lives.py says counts; delivered is what its last life delivered.
 """
 
 from collections.abc import Iterator
@@ -14,9 +15,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, VersionSpan
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, TakenUp, VersionSpan, execution_of
 from gyre_hpc.protocol.tensors import Floats, Ids, unpack_floats, unpack_ids
 from gyre_hpc.trajectory.base import Call
+from gyre_hpc.trajectory.lives import counting, last_life
+
+_OF_EXECUTIONS = ExecutionEnd, TakenUp
 
 
 class DamagedCall(ValueError):
@@ -41,52 +45,61 @@ class JournalFold:
     """Collects records; hands out the finished calls of an execution."""
 
     def __init__(self) -> None:
-        self._calls: dict[str, dict[str, _Pieces]] = {}
-        self._ended: set[str] = set()
+        self._records: dict[str, dict[int, list[Record]]] = {}
+        """Execution -> attempt -> its records."""
 
-    def add(self, record: Record) -> None:
+    def add(self, record: Record, attempt: int = 1) -> None:
         """Take one record, in the order of its segment. Raises DamagedCall for a call id without an execution."""
-        if isinstance(record, ExecutionEnd):
-            self._ended.add(record.execution)
-            return
-        pieces = self._of(record.call)
-        if isinstance(record, CallBegin):
-            pieces.begin = pieces.begin or record
-        elif isinstance(record, CallProgress):
-            pieces.progress.append(record)
-        elif isinstance(record, CallEnd):
-            # A retry goes on with the same call: the end with more output is the later one.
-            if pieces.end is None or record.num_output >= pieces.end.num_output:
-                pieces.end = record
-        elif isinstance(record, Delivered):
-            pieces.delivered = True
-
-    def _of(self, call: str) -> _Pieces:
-        execution, ordinal = _split(call)
-        assert ordinal >= 0
-        return self._calls.setdefault(execution, {}).setdefault(call, _Pieces())
+        execution = execution_of(record)
+        if not isinstance(record, _OF_EXECUTIONS):
+            _split(record.call)
+        self._records.setdefault(execution, {}).setdefault(attempt, []).append(record)
 
     def executions(self) -> list[str]:
         """Executions with at least one record of a call, in order of their first one."""
-        return list(self._calls)
+        return [execution for execution, by_attempt in self._records.items() if any(map(_has_calls, by_attempt.values()))]
 
     def has_ended(self, execution: str) -> bool:
-        """Whether its shard takes no more calls of it."""
-        return execution in self._ended
+        """Whether its shard takes no more calls of it, in the newest attempt that knows it."""
+        by_attempt = self._records.get(execution)
+        return bool(by_attempt) and any(isinstance(record, ExecutionEnd) for record in by_attempt[max(by_attempt)])
 
     def execution(self, execution: str) -> list[Call]:
         """Its finished calls in order of arrival; unfinished ones are left out. Raises DamagedCall."""
+        records = counting(self._records.get(execution, {}))
+        life = last_life(records)
+        found: dict[str, _Pieces] = {}
+        for record in records:
+            if not isinstance(record, _OF_EXECUTIONS):
+                _take(found.setdefault(record.call, _Pieces()), record, life)
         calls = [
             _call(name, pieces, pieces.begin, pieces.end)
-            for name, pieces in self._calls.get(execution, {}).items()
+            for name, pieces in found.items()
             if pieces.begin is not None and pieces.end is not None
         ]
         return sorted(calls, key=lambda call: call.ordinal)
 
     def forget(self, execution: str) -> None:
         """Drop what is held of an execution that was consumed."""
-        self._calls.pop(execution, None)
-        self._ended.discard(execution)
+        self._records.pop(execution, None)
+
+
+def _has_calls(records: list[Record]) -> bool:
+    return any(not isinstance(record, _OF_EXECUTIONS) for record in records)
+
+
+def _take(pieces: _Pieces, record: Record, life: int) -> None:
+    match record:
+        case CallBegin():
+            pieces.begin = pieces.begin or record
+        case CallProgress():
+            pieces.progress.append(record)
+        case CallEnd():
+            # A retry goes on with the same call: the end with more output is the later one.
+            if pieces.end is None or record.num_output >= pieces.end.num_output:
+                pieces.end = record
+        case Delivered():
+            pieces.delivered |= record.life == life
 
 
 def _split(call: str) -> tuple[str, int]:

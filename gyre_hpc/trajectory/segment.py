@@ -12,6 +12,7 @@ Integers are little-endian. Invariants (each has a test):
 
 import struct
 import zlib
+from pathlib import PurePath
 
 import msgspec
 
@@ -19,8 +20,9 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.protocol import journal
 
 MAGIC = b"GYREJRNL"
-FORMAT = 3
-"""1 had no stored answers and no malformed calls among CallEnd.tool_calls; 2 had stored answers with all their messages."""
+FORMAT = 4
+"""1 had no stored answers and no malformed calls among CallEnd.tool_calls; 2 had stored answers with all their messages; 3 had one life of
+each execution."""
 HEADER_SIZE = len(MAGIC) + 4
 _FRAME = struct.Struct("<II")
 _TAG = b"\xa4type"
@@ -35,6 +37,11 @@ class DamagedSegment(ValueError):
     def __init__(self, offset: int, reason: str) -> None:
         self.offset = offset
         super().__init__(f"journal segment damaged at byte {offset}: {reason}")
+
+
+def attempt_of(path: PurePath) -> int:
+    """The attempt that wrote a segment: `<shard>-<attempt>-<segment>.gyj`."""
+    return int(path.stem.rsplit("-", 2)[1])
 
 
 def header() -> bytes:

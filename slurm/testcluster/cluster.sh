@@ -78,5 +78,7 @@ problem() {
     command -v "$program" >/dev/null || missing+=("$program")
   done
   [ ${#missing[@]} = 0 ] || { echo "missing: ${missing[*]}; install with sudo bash slurm/testcluster/install.sh (${PACKAGES[*]})"; return; }
-  unshare --net --uts --pid --ipc --mount --fork true 2>/dev/null || echo "may not make namespaces (CAP_SYS_ADMIN, CAP_NET_ADMIN)"
+  unshare --net --uts --pid --ipc --mount --fork true 2>/dev/null || { echo "may not make namespaces (CAP_SYS_ADMIN)"; return; }
+  local bridge=$NAME-p$BASHPID
+  { ip link add "$bridge" type bridge && ip link del "$bridge"; } 2>/dev/null || echo "may not make a bridge (CAP_NET_ADMIN, kernel module)"
 }

@@ -1,5 +1,6 @@
 """A supervisor of stand-in processes on a real run folder, seen from outside: pids, endpoints, messages."""
 
+import contextlib
 import json
 import os
 import signal
@@ -22,12 +23,12 @@ from gyre_hpc.shell.lifetime import PARENT_PID
 REPOSITORY = Path(__file__).parents[2]
 
 
-def wait_for(true: Callable[[], object], what: str, within_s: float = 40.0) -> None:
+def wait_for(true: Callable[[], object], what: str, within_s: float = 40.0, every_s: float = 0.02) -> None:
     """Poll until `true()`; fail with `what` otherwise."""
     limit = time.monotonic() + within_s
     while not true():
         assert time.monotonic() < limit, f"waited {within_s} s in vain: {what}"
-        time.sleep(0.02)
+        time.sleep(every_s)
 
 
 def is_alive(pid: int) -> bool:
@@ -151,3 +152,22 @@ class LiveRun:
 
 def parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def listening_addresses(pids: set[int]) -> set[str]:
+    """Hex addresses the processes listen on (IPv4 and IPv6). Those that end meanwhile do not count."""
+    inodes = set()
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            for link in Path(f"/proc/{pid}/fd").iterdir():
+                with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                    target = os.readlink(link)
+                    if target.startswith("socket:["):
+                        inodes.add(target[8:-1])
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and fields[9] in inodes:
+                found.add(fields[1].partition(":")[0])
+    return found

@@ -6,31 +6,11 @@ from pathlib import Path
 
 from gyre_hpc.config.schema import ClusterConfig, Config
 from gyre_hpc.protocol.supervision import RestartCell
-from tests.fakes.live_run import LiveRun, descendants, wait_dead, wait_for
+from tests.fakes.live_run import LiveRun, descendants, listening_addresses, wait_dead, wait_for
 
 
 def ranked_config() -> Config:
     return Config(cluster=ClusterConfig(cells=1, ranks_per_cell=2))
-
-
-def listening_addresses(pids: set[int]) -> set[str]:
-    """Hex addresses the processes listen on (IPv4 and IPv6)."""
-    inodes = set()
-    for pid in pids:
-        for link in Path(f"/proc/{pid}/fd").iterdir():
-            try:
-                target = os.readlink(link)
-            except FileNotFoundError:
-                continue
-            if target.startswith("socket:["):
-                inodes.add(target[8:-1])
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            fields = line.split()
-            if fields[3] == "0A" and fields[9] in inodes:
-                found.add(fields[1].partition(":")[0])
-    return found
 
 
 def ranks_of(run: LiveRun) -> set[int]:

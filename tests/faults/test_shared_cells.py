@@ -28,8 +28,12 @@ def follower_of(run: WholeRun, cell: str) -> int:
     """The process of rank 1."""
     for pid in run.processes():
         folder = Path(f"/proc/{pid}")
-        arguments = (folder / "cmdline").read_bytes().split(b"\0")
-        if cell.encode() in arguments and b"RANK=1" in (folder / "environ").read_bytes().split(b"\0"):
+        try:
+            arguments = (folder / "cmdline").read_bytes().split(b"\0")
+            environment = (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # gone
+            continue
+        if cell.encode() in arguments and b"RANK=1" in environment:
             return pid
     raise AssertionError(f"no second rank of {cell}")
 

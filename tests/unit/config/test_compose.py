@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from gyre_hpc.config.changes import CHANGEABLE
 from gyre_hpc.config.compose import compose_config, experiments, known_keys
-from gyre_hpc.config.resume import CHANGEABLE
 from gyre_hpc.config.schema import Advantage, Config, EngineKind, SandboxKind, SchedulerMode, Staleness, TrainerKind
 from gyre_hpc.config.stored import load_config, store_config
 from gyre_hpc.config.validate import value_of

@@ -1,0 +1,95 @@
+"""What may change between two attempts of a run, and what did change.
+
+What decides the numbers of a run (model, algorithm, tasks, sampling, staleness) stays; where and how fast it runs may change.
+"""
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, is_dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from gyre_hpc.config.schema import Config
+
+CHANGEABLE = (
+    "algo.updates",
+    "checkpoint.*",
+    "cluster.*",
+    "debug.*",
+    "engine.kv_tokens",
+    "engine.max_batch",
+    "engine.prefill_chunk",
+    "engine.sglang.*_s",
+    "engine.sglang.device",
+    "engine.sglang.environ*",
+    "engine.sglang.flags*",
+    "engine.sglang.kv",
+    "engine.sglang.launcher",
+    "engine.sglang.storage*",
+    "engine.sglang.stream_tokens",
+    "engine.sglang.weights",
+    "evaluation.after",
+    "gateway.*",
+    "journal.*",
+    "launch.*",
+    "network.*",
+    "paths.cache",
+    "paths.scratch",
+    "sandbox.kind",
+    "scheduler.concurrency_half",
+    "scheduler.dwell_s",
+    "scheduler.lead_factor",
+    "scheduler.lead_floor_s",
+    "scheduler.split",
+    "scheduler.theta0",
+    "tracker.*",
+    "trainer.memory_limit_mb",
+    "trainer.micro_batch_tokens",
+    "transport.chunk_bytes",
+    "transport.deadline_s",
+    "transport.kv",
+    "transport.kv_*",
+)
+"""Patterns of keys that an attempt may set anew."""
+_OF_ONE_START = ("resume", "paths.run", "launch.force")
+"""They say how an attempt was asked for, not what it is."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Change:
+    """One key that an attempt was told anew."""
+
+    key: str
+    before: Any
+    """Plain JSON; an enum by its name."""
+    after: Any
+    forced: bool
+    """Not marked changeable: the user asked for it by launch.force."""
+
+
+def is_changeable(key: str) -> bool:
+    return any(fnmatchcase(key, pattern) for pattern in CHANGEABLE)
+
+
+def changes(before: Config, after: Config) -> tuple[Change, ...]:
+    """Keys with another value, in the order of the schema."""
+    told = dict(leaves(after))
+    return tuple(
+        Change(key=key, before=_plain(value), after=_plain(told[key]), forced=not is_changeable(key))
+        for key, value in leaves(before)
+        if told[key] != value and key not in _OF_ONE_START
+    )
+
+
+def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted key, value) of a Config; a field that holds a mapping of people's own names is one value."""
+    for item in fields(config):
+        value = getattr(config, item.name)
+        if is_dataclass(value):
+            yield from leaves(value, f"{prefix}{item.name}.")
+        else:
+            yield prefix + item.name, value
+
+
+def _plain(value: Any) -> Any:
+    return value.name if isinstance(value, enum.Enum) else value

@@ -1,0 +1,43 @@
+"""Tests on a real SLURM of one machine: skipped where none is up, failed where GYRE_REQUIRE says it must be there.
+
+They run as root, who alone can switch a node off; jobs of an unprivileged user are submitted through `user="nobody"`.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.required import need
+from tests.slurm.cluster import Cluster, folder_of_this_machine, problem
+
+
+@pytest.fixture(scope="session")
+def standing_cluster() -> Cluster:
+    folder = folder_of_this_machine()
+    need("slurm", problem(folder))
+    return Cluster(folder)
+
+
+@pytest.fixture
+def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
+    """The cluster; what the test did to it is undone afterwards."""
+    try:
+        yield standing_cluster
+    finally:
+        standing_cluster.clean_up()
+
+
+@pytest.fixture
+def shared_folder() -> Iterator[Path]:
+    """A folder that every node sees and the unprivileged user may write; pytest's own are closed to others."""
+    folder = Path(tempfile.mkdtemp(prefix="gyre-slurm-test-", dir="/tmp"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, "nobody", "nogroup")
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
