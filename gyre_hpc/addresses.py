@@ -36,6 +36,13 @@ def addresses_by_card() -> dict[str, list[str]]:
     return {name: known for name, known in cards.items() if known}
 
 
+def card_of(address: str) -> str:
+    """Name of the network card that has this address; empty for loopback, and for one that is not listed."""
+    if ipaddress.ip_address(address).is_loopback:
+        return ""
+    return next((name for name, known in addresses_by_card().items() if address in known), "")
+
+
 def _itself(address: str) -> str:
     """The kernel knows whether it is ours: every address of 127.0.0.0/8 is, though one alone is listed."""
     parsed = ipaddress.ip_address(address)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from gyre_hpc.config.engine_schema import Device, SGLangConfig, SGLangKV
 from gyre_hpc.config.place import above_scratch, cache_folder
-from gyre_hpc.config.schema import Config
+from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.engines.sglang.environment import choose_device, find
 from gyre_hpc.engines.sglang.flags import Part, create_launch
 from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Nodes
@@ -78,7 +78,8 @@ def _check_computes_on_cpu(sglang: SGLangConfig) -> None:
 def _check_scratch(config: Config) -> None:
     """About: the run has no folder yet. The server looks again."""
     above = os.fsencode(above_scratch(config))
-    longest = LONGEST_FOLDER - _BELOW_SCRATCH - len(str(os.getuid())) - len(f"/1-cell-{config.cluster.cells - 1}")
+    node = f"-{config.cluster.slurm.nodes - 1}" if config.cluster.kind is ClusterKind.slurm else ""
+    longest = LONGEST_FOLDER - _BELOW_SCRATCH - len(str(os.getuid())) - len(f"{node}/1-cell-{config.cluster.cells - 1}")
     if len(above) > longest:
         remedy = f"sockets of SGLang's servers lie below it: at most {longest} bytes with engine=sglang, e.g. /tmp"
         raise UserError("paths.scratch", os.fsdecode(above), remedy)

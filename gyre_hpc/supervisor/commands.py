@@ -1,5 +1,6 @@
 """Command lines of children. Process mains are named here and never imported."""
 
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -39,6 +40,8 @@ class Commands:
     """Cell -> nodes that it lies on; one that is missing lies on one."""
     node: str = ""
     """Birth.node of the children."""
+    card: str = ""
+    """Network card of the job's interface; empty: loopback."""
     modules: str = MODULES
     """Package of the process mains; tests put stand-ins here."""
 
@@ -69,7 +72,14 @@ class Commands:
             "--max-restarts", "0", "--shutdown-timeout", "8", "--log-dir", f"{self.scratch}/torchrun", "-m", "--", *tail,
         ]  # fmt: skip
         # For the rendezvous kinds of torch 2.13, one of which hangs without it once it grows. Ours never grows.
-        return Command(argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **self.places.environment(cell)})
+        return Command(
+            argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **self._network(), **self.places.environment(cell)}
+        )
+
+    def _network(self) -> dict[str, str]:
+        """Libraries that find an interface by themselves: NCCL, and the groups that an SGLang server makes. What a person set stays."""
+        wanted = {"NCCL_SOCKET_IFNAME": f"={self.card}", "GLOO_SOCKET_IFNAME": self.card} if self.card else {}
+        return {name: value for name, value in wanted.items() if name not in os.environ}
 
 
 def is_torch_free(config: Config) -> bool:

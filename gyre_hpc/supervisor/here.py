@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+from gyre_hpc.addresses import card_of
 from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
@@ -69,6 +70,7 @@ class Here:
             places=Places(nodes.cells_on(self.name), self.devices, joining=joining, ranks=self.config.cluster.ranks_per_cell),
             parts={place.cell: len(place.supervisors) for place in nodes.cells},
             node=node_of(self.name),
+            card=card_of(self.config.network.interface),
             modules=self.modules,
         )
 

@@ -58,12 +58,18 @@ class NodesRun(WholeRun):
 
     def start_node(self, index: int, host: str) -> subprocess.Popen[bytes]:
         """Its supervisor, on a leash that we alone hold."""
-        argv = [sys.executable, "-m", "gyre_hpc.processes.supervisor", "--run", str(self.folder.root), "--node", str(index)]
-        argv += ["--job", JOB, "--interface", address(index), "--host", host]
-        if index == 0:
-            argv += ["--attempt", str(self.attempt)]
+        own = ["--node", str(index), "--job", JOB, "--host", host] + (["--attempt", str(self.attempt)] if index == 0 else [])
+        return self._start(f"supervisor-{index}", address(index), own)
+
+    def join(self, name: str, cells: int, index: int) -> None:
+        """A node that nobody planned, with room for `cells`."""
+        own = ["--name", name, "--cells", str(cells), "--start", str(self.folder.start(self.attempt))]
+        self.nodes[name] = self._start(name, address(index), own)
+
+    def _start(self, name: str, interface: str, own: list[str]) -> subprocess.Popen[bytes]:
+        argv = [sys.executable, "-m", "gyre_hpc.processes.supervisor", "--run", str(self.folder.root), "--interface", interface, *own]
         output: IO[bytes]
-        with open(self.folder.log(f"supervisor-{index}"), "ab") as output:
+        with open(self.folder.log(name), "ab") as output:
             return subprocess.Popen(
                 argv, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
                 env=child_environment({MARK: self.mark}),
@@ -79,9 +85,9 @@ class NodesRun(WholeRun):
         for pid in filter(is_alive, everything):
             os.kill(pid, signal.SIGKILL)
 
-    def below(self, node: int) -> set[int]:
-        """Living processes of a node but its supervisor."""
-        return descendants(self.nodes[f"supervisor-{node}"].pid)
+    def below(self, node: int | str) -> set[int]:
+        """Living processes of a node, by its place or its supervisor's name, but that supervisor."""
+        return descendants(self.nodes[node if isinstance(node, str) else f"supervisor-{node}"].pid)
 
     def signal_node(self, node: int, sig: signal.Signals) -> None:
         """To its supervisor alone."""

@@ -97,6 +97,41 @@ def test_a_node_that_hears_nothing_beyond_its_fence_ends_all_that_lives_on_it(tm
         assert run.process.poll() is None, "the run goes on without it"
 
 
+def test_a_run_that_is_told_to_stop_ends_on_all_nodes(tmp_path: Path):
+    with NodesRun(tmp_path, nodes_of(2), *TIMED, "algo.updates=60") as run:
+        in_mid_run(run)
+        for process in run.nodes.values():  # as a job's end reaches every node
+            process.terminate()
+        assert run.wait_codes() == {"supervisor-0": 130, "supervisor-1": 0}
+        wait_for(lambda: not run.processes(), "the end of every process of the run")
+
+
+def test_nodes_without_supervisor_0_end_what_they_run(tmp_path: Path):
+    with NodesRun(tmp_path, nodes_of(3), *TIMED, "algo.updates=60") as run:
+        in_mid_run(run)
+        run.signal_node(0, signal.SIGKILL)
+        assert [run.nodes[f"supervisor-{node}"].wait(60) for node in (1, 2)] == [NODE_LOST, NODE_LOST]
+        wait_for(lambda: not run.processes(), "the end of every process of the run")
+
+
+def test_a_node_that_nobody_planned_brings_a_cell_and_may_vanish(tmp_path: Path):
+    joiner = "supervisor-j77n0"
+    with NodesRun(tmp_path, nodes_of(2), *TIMED, "algo.updates=12") as run:
+        run.wait_event("applied")
+        run.join(joiner, cells=1, index=2)
+        run.wait_event("process_registered", lambda event: event.fields["process"] == "cell-2")
+        run.wait_event("call_ended", lambda event: "cell-2" in event.fields["cells"])
+        below = run.below(joiner)
+        assert below
+        run.nodes[joiner].kill()
+        wait_dead(below)
+        assert run.wait_codes(200.0) == {"supervisor-0": 0, "supervisor-1": 0, joiner: -signal.SIGKILL}
+        summary = run.summary()
+        assert (summary["updates"], summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (12, 0, 0)
+        assert not run.events("token_fault") and not unended(run.events())
+        assert [event.fields["node"] for event in run.events("node_joined")] == [joiner]
+
+
 SPANNING = nodes_of(
     2, CellPlace("cell-0", ("supervisor-0", "supervisor-1"), (0,)), CellPlace("cell-1", ("supervisor-1", "supervisor-0"), (1,))
 )

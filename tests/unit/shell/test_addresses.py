@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from gyre_hpc.addresses import address_here, addresses_by_card
+from gyre_hpc.addresses import address_here, addresses_by_card, card_of
 from gyre_hpc.errors import UserError
 from gyre_hpc.ports import listen
 
@@ -35,6 +35,7 @@ def test_a_card_a_network_and_nothing_of_that_name(monkeypatch: pytest.MonkeyPat
     assert addresses_by_card() == {"lo": ["127.0.0.1"], "eth0": ["192.168.7.4"], "ib0": ["10.1.2.3", "10.1.2.4"]}
     assert address_here("ib0") == "10.1.2.3"
     assert address_here("10.1.0.0/16") == "10.1.2.3" and address_here("192.168.7.99/24") == "192.168.7.4"
+    assert [card_of(address) for address in ("10.1.2.4", "127.0.0.1", "10.9.9.9")] == ["ib0", "", ""]
     for missing in ("ib1", "down", "172.16.0.0/12", "2001:db8::/32", "no such thing"):
         with pytest.raises(UserError, match="ib0 10.1.2.3 10.1.2.4"):
             address_here(missing)

@@ -3,6 +3,8 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKind, TrainerConfig, TrainerKind, WarmStartConfig
 from gyre_hpc.machines.base import Restarted, SetTimer
 from gyre_hpc.machines.supervision import SupervisionMachine
@@ -44,6 +46,14 @@ def test_each_part_of_a_cell_over_several_nodes_has_its_ranks_and_the_others_are
     assert options(other) == ("2", "3", "2", "10.0.0.5:7000", "10.0.0.7")
     assert first[first.index("--rdzv-id") + 1] == other[other.index("--rdzv-id") + 1]
     assert other[-4:] == ["--interface", "10.0.0.7", "--node", "2"]
+
+
+def test_libraries_that_look_for_an_interface_are_told_the_jobs_unless_a_person_did(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("NCCL_SOCKET_IFNAME", raising=False)
+    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "mine")
+    told = replace(commands(Config()), card="ib0").build("cell-0", 1).environment
+    assert told["NCCL_SOCKET_IFNAME"] == "=ib0" and "GLOO_SOCKET_IFNAME" not in told
+    assert "NCCL_SOCKET_IFNAME" not in commands(Config()).build("cell-0", 1).environment
 
 
 def test_a_timed_cell_loads_no_torchrun():
