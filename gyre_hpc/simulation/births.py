@@ -11,10 +11,12 @@ from gyre_hpc.machines.execution import RunnerMachine, RunnerSettings
 from gyre_hpc.machines.member import Member
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.machines.supervision import SupervisionMachine, SupervisionSettings
+from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.simulation.cell_world import CellWorld
 from gyre_hpc.simulation.controller_world import ControllerWorld
 from gyre_hpc.simulation.gateway_world import GatewayWorld
+from gyre_hpc.simulation.nodes import node_machine, nodes_of, places_of, runners_of
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.ranks import LIMIT
 from gyre_hpc.simulation.runner_world import RunnerWorld
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
 
 World = CellWorld | ControllerWorld | GatewayWorld | RunnerWorld | ScriptedWorld | SupervisorWorld
-SUPERVISOR = "supervisor-0"
+SUPERVISOR = FIRST
 SOFT_S, HARD_S = 15.0, 22.0
 
 
@@ -46,6 +48,8 @@ def bear(sim: "Simulation", process: Process) -> None:
     world: World
     machine: Machine
     match process.kind:
+        case "supervisor" if process.name != SUPERVISOR:
+            world, machine = SupervisorWorld(process), node_machine(process, sim.nodes.cells.get(process.name, 0))
         case "supervisor":
             world, machine = SupervisorWorld(process), SupervisionMachine(_supervision(scenario, process.attempt))
         case "controller":
@@ -66,9 +70,12 @@ def _supervision(scenario: Scenario, attempt: int) -> SupervisionSettings:
     return SupervisionSettings(
         name=SUPERVISOR,
         attempt=attempt,
-        services=("controller", *gateways_of(scenario), "runner-0"),
+        services=("controller", *gateways_of(scenario), *runners_of(scenario)),
         cells=cells_of(scenario),
         extras=("scripted-0",) if scenario.warm else (),
+        places=places_of(scenario),
+        hosts={name: f"host-of-{name}" for name in nodes_of(scenario)},
+        node_silence_ticks=4,
         start_deadline_s=10.0,
         cell_start_deadline_s=10.0,
         tick_s=3.0,
@@ -95,7 +102,7 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
     return BatchSettings(
         cells=cells,
         gateways=gateways_of(scenario),
-        runners=("runner-0",),
+        runners=runners_of(scenario),
         core=cells[0],
         controller_url=process.url,
         attempt=process.attempt,

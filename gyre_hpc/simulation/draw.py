@@ -73,6 +73,9 @@ _WEIGHTS = {
 }  # fmt: skip
 _PAIRED = 0.2
 """Of all seeds with an even number of cells."""
+_ON_NODES = 0.25
+_AWAY = (2.0, 5.0, 7.0, 10.0, 13.0, 17.0, 25.0)
+"""Seconds: shorter and longer than a node waits for orders, and than it is waited for."""
 _SPAN_S = 13.0
 """Faults by time fall into this much of the run."""
 
@@ -105,7 +108,37 @@ def draw(seed: int) -> Scenario:
         max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
-    return _with_faults(_paired(scenario), dice)
+    return _on_nodes(_with_faults(_paired(scenario), dice))
+
+
+def _on_nodes(scenario: Scenario) -> Scenario:
+    """A share of them over several nodes or with nodes that join, drawn apart too."""
+    dice = random.Random(f"nodes {scenario.seed}")
+    if dice.random() >= _ON_NODES:
+        return scenario
+    nodes = dice.choice([0, 1, 1, 2, 2, 3])
+    faults = [_of_node(f"supervisor-{dice.randint(1, nodes)}", dice) for _ in range(dice.choice([1, 1, 2, 3]))] if nodes else []
+    for index in range(dice.choice([0, 1, 2]) if nodes else dice.choice([1, 2])):
+        for_s = dice.choice([0.0, *_AWAY])
+        joins = Fault(
+            kind=FaultKind.node_join,
+            target=f"supervisor-j{index}n0",
+            at=dice.uniform(1.0, 9.0),
+            share=float(dice.choice([1, 2])),
+            for_s=for_s,
+        )
+        faults.append(joins)
+        if dice.random() < 0.4:
+            faults.append(Fault(kind=FaultKind.node_cut, target=joins.target, at=dice.uniform(9.0, 14.0), for_s=dice.choice(_AWAY)))
+    every = sorted((*scenario.faults, *faults), key=lambda fault: fault.at)
+    return msgspec.structs.replace(scenario, nodes=nodes, faults=tuple(every))
+
+
+def _of_node(target: str, dice: random.Random) -> Fault:
+    """Cuts end before the fence, between fence and giving up, and after it."""
+    kind = dice.choice([FaultKind.node_off, FaultKind.node_cut, FaultKind.node_cut])
+    for_s = dice.choice(_AWAY) if kind is FaultKind.node_cut else dice.choice([0.0, 2.0, 6.0])
+    return Fault(kind=kind, target=target, at=dice.uniform(1.0, _SPAN_S), for_s=for_s)
 
 
 def _paired(scenario: Scenario) -> Scenario:

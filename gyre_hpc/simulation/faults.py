@@ -91,6 +91,12 @@ class Faults:
                     sim.end_process(process, -9)
             case FaultKind.rot:
                 sim.kernel.at(sim.kernel.rng.uniform(0.0, fault.for_s), sim.rot)
+            case FaultKind.node_off:
+                sim.nodes.strike_off(fault)
+            case FaultKind.node_cut:
+                sim.network.cut_node(fault.target, now + fault.for_s)
+            case FaultKind.node_join:
+                sim.nodes.strike_join(fault)
             case FaultKind.preempt:
                 if fault.share:
                     sim.give_notice(fault.for_s)

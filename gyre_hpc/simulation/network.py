@@ -26,6 +26,7 @@ class Network:
     def __init__(self, sim: "Simulation") -> None:
         self._sim = sim
         self._cuts: dict[tuple[str, str], float] = {}
+        self._node_cuts: dict[str, float] = {}
         self._last_cut = 0.0
         """When the last of them is healed."""
         self._storm = (-1.0, 0.0)
@@ -38,15 +39,25 @@ class Network:
         self._cuts[one, other] = max(until, self._cuts.get((one, other), 0.0))
         self._last_cut = max(self._last_cut, until)
 
+    def cut_node(self, node: str, until: float) -> None:
+        """From everything that is not on it."""
+        self._node_cuts[node] = max(until, self._node_cuts.get(node, 0.0))
+        self._last_cut = max(self._last_cut, until)
+
     def storm(self, until: float, share: float) -> None:
         self._storm = (until, share)
 
     def cut_until(self, one: str, other: str) -> float:
         """When the two hear each other again; the past if they do now."""
-        if not self._cuts or one == other:
+        if not (self._cuts or self._node_cuts) or one == other:
             return 0.0
         get = self._cuts.get
-        return max(get((one, other), 0.0), get((other, one), 0.0), get((one, ""), 0.0), get((other, ""), 0.0))
+        until = max(get((one, other), 0.0), get((other, one), 0.0), get((one, ""), 0.0), get((other, ""), 0.0))
+        return max(until, self._nodes_cut_until(one, other)) if self._node_cuts else until
+
+    def _nodes_cut_until(self, one: str, other: str) -> float:
+        here, there = self._sim.node_of(one), self._sim.node_of(other)
+        return 0.0 if here == there else max(self._node_cuts.get(here, 0.0), self._node_cuts.get(there, 0.0))
 
     def is_cut(self, one: str, other: str) -> bool:
         return self._last_cut > self._sim.kernel.now and self.cut_until(one, other) > self._sim.kernel.now

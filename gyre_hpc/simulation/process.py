@@ -27,6 +27,7 @@ from gyre_hpc.machines.base import (
     Stop,
     TimerFired,
 )
+from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.protocol.supervision import Directory, Register
 from gyre_hpc.simulation.kernel import Call, Violation
 
@@ -104,8 +105,10 @@ class Running:
 class Process:
     """`name` of the directory, `incarnation` of the supervisor, `attempt` of the run."""
 
-    def __init__(self, sim: "Simulation", name: str, incarnation: int, attempt: int) -> None:
+    def __init__(self, sim: "Simulation", name: str, incarnation: int, attempt: int, node: str = FIRST) -> None:
         self.sim, self.name, self.incarnation, self.attempt = sim, name, incarnation, attempt
+        self.node = node
+        """Supervisor of its node."""
         self.kind = name.partition("-")[0]
         self.url = name if self.kind == "gateway" else f"{name}#{incarnation}"
         """A restarted gateway keeps its port, everybody else gets a new one."""
@@ -212,11 +215,15 @@ class Process:
         if isinstance(message, Directory) and message.number > self._directory:
             self._directory = message.number
             self.addresses |= {entry.process: entry.url for entry in message.entries if entry.url}
-        if isinstance(message, Register) and self.kind == "supervisor":
+        if isinstance(message, Register) and self.name == FIRST:
             self.addresses[message.process] = message.url
         self.tell(Received(sender, message))
 
     def _send(self, effect: Send) -> None:
+        if isinstance(effect.message, Directory):
+            # The supervisor's own mail goes by the directory that it sends; of its children it knows more from themselves.
+            nodes = {entry.process: entry.url for entry in effect.message.entries if entry.process.startswith("supervisor")}
+            self.addresses |= nodes
         self.sim.network.send(self, effect.to, effect.message)
 
     def _set_timer(self, effect: SetTimer) -> None:

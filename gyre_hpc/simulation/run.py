@@ -17,6 +17,7 @@ from gyre_hpc.simulation.faults import Faults
 from gyre_hpc.simulation.groups import Groups
 from gyre_hpc.simulation.kernel import Kernel, Violation
 from gyre_hpc.simulation.network import Network
+from gyre_hpc.simulation.nodes import Nodes
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.scenario import Scenario
 from gyre_hpc.simulation.waits import waits
@@ -65,6 +66,7 @@ class Simulation:
         self.network = Network(self)
         self.groups = Groups(self)
         self.watch = Watch(self)
+        self.nodes = Nodes(self)
         self.processes: dict[str, Process] = {}
         self.bad_starts: Counter[str] = Counter()
         self.hanging_starts: Counter[str] = Counter()
@@ -113,6 +115,12 @@ class Simulation:
     def _begin_attempt(self) -> None:
         self.attempt += 1
         self.start_process(SUPERVISOR, 1, self.attempt)
+        self.nodes.begin()
+
+    def node_of(self, name: str) -> str:
+        """Supervisor of the node that a process is on."""
+        process = self.processes.get(name)
+        return process.node if process is not None else SUPERVISOR
 
     def preempt(self, survivor: str, for_s: float) -> None:
         """The allocation is lost, and comes back as another one. A survivor of it speaks to the new processes until they refuse it."""
@@ -153,9 +161,12 @@ class Simulation:
             self.counts["refused_as_over"] += 1
             process.later(self.kernel.short(0.3), partial(self.end_process, process, 1))
 
-    def start_process(self, name: str, incarnation: int, attempt: int) -> Process:
+    def start_process(self, name: str, incarnation: int, attempt: int, node: str = SUPERVISOR) -> Process:
         """It is born after a while, unless it fails to start."""
-        process = Process(self, name, incarnation, attempt)
+        known = self.processes.get(name)
+        if known is not None and known.alive and known.attempt == attempt:
+            raise Violation(f"{name} is started again while its incarnation {known.incarnation} lives")
+        process = Process(self, name, incarnation, attempt, node)
         self.born.add(name)
         self.processes[name] = process
         if name != SUPERVISOR:
@@ -198,6 +209,8 @@ class Simulation:
 
     def noted(self, process: Process, kind: str, fields: dict[str, Any]) -> None:
         self.counts[kind] += 1
+        if kind in ("node_lost", "node_left"):
+            self.nodes.given_up(str(fields["node"]))
         if kind == "run_finished":
             self.is_finishing = True
             self.watch.finished(int(fields["exit_code"]), str(fields["reason"]))

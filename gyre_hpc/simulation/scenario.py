@@ -37,6 +37,12 @@ class FaultKind(enum.Enum):
     preempt = "preempt"
     """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that.
     With `share` it is told before, and has `for_s` to end in good order."""
+    node_off = "node_off"
+    """Power-off of the node whose supervisor is the target; with `for_s` the supervisor is started again after that."""
+    node_cut = "node_cut"
+    """What is on the node hears nobody outside of it for `for_s`, nor the other way round."""
+    node_join = "node_join"
+    """A node that nobody planned comes with `share` cells; with `for_s` it vanishes after that."""
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +88,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Capability of the engines: none, pages, pd or shared."""
     pairs: bool = False
     """Cells serve two by two, one prefills for the other one; KV is then `pd`."""
+    nodes: int = 0
+    """Beside the first one; each has a runner, and all but the first two cells are on them."""
     mode: SchedulerMode = SchedulerMode.elastic
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
@@ -102,7 +110,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
-        cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}"
+        cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}{f', {self.nodes} more nodes' if self.nodes else ''}"
         limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution, {self.token_s:g} s a token"
         head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])

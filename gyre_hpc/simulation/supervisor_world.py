@@ -3,6 +3,7 @@
 from typing import Any
 
 from gyre_hpc.machines.supervision import CheckAttempts, DumpStacks, EndRun, KillProcess, MirrorDirectory, SpawnProcess, TerminateProcess
+from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.simulation.process import Process, Running
 
 
@@ -31,7 +32,7 @@ class SupervisorWorld:
             running.end_after(0.01, lambda: None)
             return
         self._running[action.process, action.incarnation] = running
-        child = self.sim.start_process(action.process, action.incarnation, self.process.attempt)
+        child = self.sim.start_process(action.process, action.incarnation, self.process.attempt, self.process.name)
         child.on_death.append(lambda: self._ended(child))
 
     def _ended(self, child: Process) -> None:
@@ -54,6 +55,9 @@ class SupervisorWorld:
         running.end_after(0.0005, lambda: None)
 
     def _end(self, running: Running, action: EndRun) -> None:
+        if self.process.name != FIRST:
+            self.sim.nodes.ended(self.process, action.exit_code)
+            return
         self.sim.supervisor_ended(self.process, action.exit_code, action.reason)
 
     def _child(self, name: str, incarnation: int) -> Process | None:
