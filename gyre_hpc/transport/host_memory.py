@@ -3,6 +3,7 @@
 Invariant: memory is given out again only when nothing refers to what it was given out as, views included.
 """
 
+import ctypes
 import mmap
 import threading
 import weakref
@@ -13,6 +14,9 @@ from gyre_hpc.transport.kv_base import Bytes
 
 _POPULATE = 23
 """MADV_POPULATE_WRITE, Linux 5.14 or newer; elsewhere pages come as they are touched."""
+# Not mmap.madvise: it keeps the interpreter's lock, for seconds per GiB, in which the process has no heartbeat and hears no signal.
+_madvise = ctypes.CDLL(None).madvise
+_madvise.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 
 class HostMemory:
@@ -41,10 +45,8 @@ class HostMemory:
 
 def _new(size: int) -> mmap.mmap:
     memory = mmap.mmap(-1, size)
+    address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     for advice in (getattr(mmap, "MADV_HUGEPAGE", None), _POPULATE):
         if advice is not None:
-            try:
-                memory.madvise(advice)
-            except OSError:  # advice only
-                continue
+            _madvise(address, size, advice)  # advice only: whether it is taken does not matter
     return memory

@@ -1,4 +1,7 @@
 import gc
+import sys
+import threading
+import time
 
 import numpy as np
 import pytest
@@ -38,3 +41,28 @@ def test_memory_of_another_size_is_new():
     memory.take(1 << 16)
     assert memory.take(1 << 17).size == 1 << 17
     assert memory.take(0).size == 0
+
+
+def test_other_threads_go_on_while_memory_is_made():
+    turns, there, over = [0], threading.Event(), threading.Event()
+
+    def go_on() -> None:
+        while not over.is_set():
+            turns[0] += 1
+            there.set()
+            time.sleep(0)  # lets go of the interpreter's lock
+
+    thread, interval = threading.Thread(target=go_on), sys.getswitchinterval()
+    thread.start()
+    there.wait()
+    # From here on the lock is only given away, never taken.
+    sys.setswitchinterval(1000.0)
+    try:
+        before = turns[0]
+        block = HostMemory().take(256 << 20)
+        after = turns[0]
+    finally:
+        sys.setswitchinterval(interval)
+        over.set()
+        thread.join()
+    assert block.size == 256 << 20 and after > before
