@@ -29,7 +29,7 @@ def runners_of(scenario: Scenario) -> tuple[str, ...]:
 def places_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     """The core and its partner stay on the first node."""
     nodes = nodes_of(scenario)
-    places = {f"runner-{index}": (name,) for index, name in enumerate(nodes, start=1)}
+    places: dict[str, tuple[str, ...]] = {f"runner-{index}": (name,) for index, name in enumerate(nodes, start=1)}
     if nodes:
         places |= {f"cell-{index}": (nodes[index % len(nodes)],) for index in range(2, scenario.cells)}
     return places
