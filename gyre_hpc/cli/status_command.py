@@ -16,6 +16,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def call(args: argparse.Namespace) -> int:
     from rich.console import Console
 
+    from gyre_hpc.observability.attempt_record import notes_on_attempts
     from gyre_hpc.observability.status import read_status
     from gyre_hpc.report.screen import screen
     from gyre_hpc.report.story import is_over, read_story
@@ -33,4 +34,6 @@ def call(args: argparse.Namespace) -> int:
         sys.stdout.write(folder.status.read_text() + "\n")
     else:
         Console().print(screen(status, []))
+        for line in notes_on_attempts(folder):
+            print(line)
     return 0

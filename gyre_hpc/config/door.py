@@ -61,6 +61,11 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
     return run
 
 
+def overrides_given() -> tuple[str, ...]:
+    """What the command line of this Hydra program said; empty outside of one."""
+    return tuple(HydraConfig.get().overrides.task) if HydraConfig.initialized() else ()
+
+
 def _say(error: UserError) -> int:
     print(error, file=sys.stderr)
     return 2

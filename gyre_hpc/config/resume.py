@@ -61,10 +61,11 @@ def _changes(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
         key = item.key_or_group
         if item.is_delete():
             raise UserError("~" + key, item.value(), "nothing can be taken away on resume; set it to another value")
-        if isinstance(item.value(), str) and _is_group(key):
-            asked[:0] = _of_group(key, item.value())
+        value = item.value()
+        if isinstance(value, str) and _is_group(key):
+            asked[:0] = _of_group(key, value)
         else:
-            asked.append((key, item.value()))
+            asked.append((key, value))
     for key, value in asked:
         if not is_changeable(key) and not any(key == known or key.startswith(known + ".") for known in forced):
             raise UserError(

@@ -23,6 +23,14 @@ class RunFolder:
         """attempts/<n>/start.json, mode 0600: which job started it and where its supervisor-0 listens; written by that supervisor."""
         return self.attempts / str(attempt) / "start.json"
 
+    def config_of(self, attempt: int) -> Path:
+        """attempts/<n>/config.yaml: what that attempt was told; written by launch. Attempts of format 1 have none."""
+        return self.attempts / str(attempt) / "config.yaml"
+
+    def versions(self, attempt: int) -> Path:
+        """attempts/<n>/versions.json: what that attempt ran with, and what it was told anew; written by launch."""
+        return self.attempts / str(attempt) / "versions.json"
+
     def node_map(self, attempt: int) -> Path:
         """attempts/<n>/nodes.json: the nodes of the allocation and which cell lies where; written by launch before the supervisors start."""
         return self.attempts / str(attempt) / "nodes.json"

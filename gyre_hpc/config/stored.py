@@ -2,8 +2,8 @@
 
 Its last line is the number of the run folder's format, which is also how a file that was cut short shows. Formats:
 
-    1   no number; everything on one machine, no `launch`
-    2   the number; `launch`, and an attempt's own record (attempts/<n>/config.yaml, versions.json)
+    1   no number; everything on one machine, no `launch`, no `replay`
+    2   the number; `launch`, `replay`, and an attempt's own record (attempts/<n>/config.yaml, versions.json)
 
 FORMAT rises when something in a run folder would be read wrongly by the one before, or when the absence of a key means something
 else than its default of today; OLDER then says what. A key whose default means what its absence meant needs neither.
@@ -24,7 +24,7 @@ from gyre_hpc.whole_file import write_whole
 FORMAT = 2
 """What this gyre_hpc writes; it reads this one and those in OLDER."""
 OLDER: dict[int, dict[str, Any]] = {
-    1: {"launch": {"snapshot": False}},  # it ran from where the code stood
+    1: {"launch": {"snapshot": False}, "replay": {}},  # it ran from where the code stood
 }
 """Format -> top-level fields that it did not have, with what their absence meant."""
 _KEY = "format"
@@ -73,6 +73,6 @@ def _completed(stored: Any, path: Path) -> int:
         if has_it == (item.name in unsaid):
             what = "though its format has none" if has_it else "it is damaged"
             raise UserError("config.yaml", str(path), f"holds {'' if has_it else 'no '}{item.name}, {what}; {_REMEDY}")
-    for name, value in unsaid.items():
-        stored[name] = value
+        if not has_it:
+            stored[item.name] = unsaid[item.name]
     return number

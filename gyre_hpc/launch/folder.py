@@ -3,21 +3,22 @@
 import contextlib
 import dataclasses
 import secrets
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from gyre_hpc.config.door import overrides_given
 from gyre_hpc.config.place import claim_run_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import store_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.surroundings import check_surroundings
+from gyre_hpc.launch.versions import NAME, keep_told, record_attempt
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.runner.workspaces import remove_tree
 from gyre_hpc.supervisor.attempts import claim_attempt
 from gyre_hpc.supervisor.mirror import write_private
-
-NAME = "launch"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,12 +38,23 @@ def prepare(config: Config, unix_s: float) -> Claim:
         if not folder.token.exists() or not folder.token.read_text().strip():
             write_private(folder.token, secrets.token_hex(32).encode())
         # Before the attempt: a folder that takes no writes must not end the attempt that may live there.
+        keep_told(folder)
         paths = dataclasses.replace(config.paths, run=str(folder.root))
-        store_config(dataclasses.replace(config, resume="", paths=paths), folder.config)
+        launch = dataclasses.replace(config.launch, force=[])
+        store_config(dataclasses.replace(config, resume="", paths=paths, launch=launch), folder.config)
         claim = Claim(folder=folder, attempt=claim_attempt(folder.attempts))
+        _record(claim)
         if not config.resume:
             _tell(claim, config)
     return claim
+
+
+def _record(claim: Claim) -> None:
+    """What it ran with is for people: a folder that is full by now does not end the attempt."""
+    try:
+        record_attempt(claim.folder, claim.attempt, overrides_given())
+    except OSError as error:
+        print(f"attempt {claim.attempt}: what it runs with could not be written down ({error})", file=sys.stderr)
 
 
 @contextlib.contextmanager

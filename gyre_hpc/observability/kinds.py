@@ -6,6 +6,7 @@ Machines note facts under these names; a kind that is not here is shown by nobod
 KINDS: dict[str, tuple[str, str]] = {
     # kind: (fields, meaning)
     "run_started": ("experiment seed updates cells scheduler", "launch made the run folder"),
+    "told_anew": ("key before after forced", "an attempt was told another value than the one before; forced: by launch.force"),
     "attempt_started": ("attempt records", "the controller of an attempt is up; it read so many records of earlier ones"),
     "controller_restarted": ("attempt update", "a new controller took over within the attempt"),
     "phase": ("phase update", "starting, warm_collect, warm_fit, eval_before, training, eval_after, done"),

@@ -136,6 +136,8 @@ def flat(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]
 
 def shown(value: Any) -> str:
     """A value for people."""
-    if value is None or value == {}:
+    if value is None or value in ({}, []):
         return "-"
+    if isinstance(value, list):
+        return "; ".join(map(shown, value))
     return f"{value:.4g}" if isinstance(value, float) else str(value)

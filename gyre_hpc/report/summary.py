@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from gyre_hpc.observability.attempt_record import differences, read_records, told_anew
 from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.idle import idle_by_reason, intervals
 from gyre_hpc.protocol.identity import Version
@@ -33,6 +34,9 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: str
     seed: int
     attempts: int
+    versions: dict[str, str]
+    versions_changed: list[str]
+    told_anew: list[str]
     exit_code: int | None
     reason: str
     pass_rate_before: float | None
@@ -62,6 +66,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
 def summarize(story: Story) -> Summary:
     """Numbers of a run, finished or not."""
     finished = story.of("run_finished")
+    records = read_records(story.folder)
     applied = _last_by(story.of("applied"), "update")
     micro_batches = sum(int(event.fields["micro_batches"]) for event in applied)
     by_satellites = sum(int(event.fields["by_satellites"]) for event in applied)
@@ -73,6 +78,9 @@ def summarize(story: Story) -> Summary:
         scheduler="async" if story.config.scheduler.mode.name == "async_split" else story.config.scheduler.mode.name,
         seed=story.config.seed,
         attempts=max((event.attempt for event in story.events), default=0),
+        versions=records[-1].versions if records else {},
+        versions_changed=differences(records),
+        told_anew=told_anew(records),
         exit_code=int(finished[-1].fields["exit_code"]) if finished else None,
         reason=str(finished[-1].fields["reason"]) if finished else "not finished",
         pass_rate_before=before,

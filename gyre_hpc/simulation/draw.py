@@ -117,7 +117,7 @@ def _on_nodes(scenario: Scenario) -> Scenario:
     if dice.random() >= _ON_NODES:
         return scenario
     nodes = dice.choice([0, 1, 1, 2, 2, 3])
-    faults = [_of_node(f"supervisor-{dice.randint(1, nodes)}", dice) for _ in range(dice.choice([1, 1, 2, 3]))] if nodes else []
+    faults = [_of_node(dice.randint(1, nodes), dice) for _ in range(dice.choice([1, 1, 2, 3]))] if nodes else []
     for index in range(dice.choice([0, 1, 2]) if nodes else dice.choice([1, 2])):
         for_s = dice.choice([0.0, *_AWAY])
         joins = Fault(
@@ -134,11 +134,14 @@ def _on_nodes(scenario: Scenario) -> Scenario:
     return msgspec.structs.replace(scenario, nodes=nodes, faults=tuple(every))
 
 
-def _of_node(target: str, dice: random.Random) -> Fault:
+def _of_node(node: int, dice: random.Random) -> Fault:
     """Cuts end before the fence, between fence and giving up, and after it."""
     kind = dice.choice([FaultKind.node_off, FaultKind.node_cut, FaultKind.node_cut])
     for_s = dice.choice(_AWAY) if kind is FaultKind.node_cut else dice.choice([0.0, 2.0, 6.0])
-    return Fault(kind=kind, target=target, at=dice.uniform(1.0, _SPAN_S), for_s=for_s)
+    if dice.random() < 0.6:
+        on = dice.choice(("Began:end", "RunHarness:begin", "RunHarness:begin", "ScoreWorkspace:begin"))
+        return Fault(kind=kind, target=f"runner-{node}", on=on, nth=dice.choice([1, 1, 2, 3]), for_s=for_s)
+    return Fault(kind=kind, target=f"supervisor-{node}", at=dice.uniform(1.0, _SPAN_S), for_s=for_s)
 
 
 def _paired(scenario: Scenario) -> Scenario:

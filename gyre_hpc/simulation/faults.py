@@ -94,7 +94,7 @@ class Faults:
             case FaultKind.node_off:
                 sim.nodes.strike_off(fault)
             case FaultKind.node_cut:
-                sim.network.cut_node(fault.target, now + fault.for_s)
+                sim.network.cut_node(sim.node_of(fault.target), now + fault.for_s)
             case FaultKind.node_join:
                 sim.nodes.strike_join(fault)
             case FaultKind.preempt:

@@ -63,9 +63,10 @@ class Nodes:
 
     def strike_off(self, fault: Fault) -> None:
         """Power-off; with `for_s` it comes back after that, with nothing on it."""
-        self._power_off(fault.target, self._sim.attempt)
+        node = self._sim.node_of(fault.target)
+        self._power_off(node, self._sim.attempt)
         if fault.for_s:
-            self._sim.kernel.at(fault.for_s, partial(self._back, fault.target, self._sim.attempt))
+            self._sim.kernel.at(fault.for_s, partial(self._back, node, self._sim.attempt))
 
     def strike_join(self, fault: Fault) -> None:
         """A node that nobody planned; with `for_s` it vanishes after that."""

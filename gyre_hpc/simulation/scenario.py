@@ -38,9 +38,9 @@ class FaultKind(enum.Enum):
     """The whole run is killed and resumed as the next attempt, but for `target`: it is not reached and goes on until it hears of that.
     With `share` it is told before, and has `for_s` to end in good order."""
     node_off = "node_off"
-    """Power-off of the node whose supervisor is the target; with `for_s` the supervisor is started again after that."""
+    """Power-off of the node that the target is on; with `for_s` its supervisor is started again after that."""
     node_cut = "node_cut"
-    """What is on the node hears nobody outside of it for `for_s`, nor the other way round."""
+    """What is on the node of the target hears nobody outside of it for `for_s`, nor the other way round."""
     node_join = "node_join"
     """A node that nobody planned comes with `share` cells; with `for_s` it vanishes after that."""
 

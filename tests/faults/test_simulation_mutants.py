@@ -13,9 +13,11 @@ MOST_SEEDS = 200
 MUTANTS = sorted((ROOT / "tests" / "mutants").glob("*.patch"))
 NAMES = {
     "answer_before_persist",
+    "executions_of_a_lost_runner_forgotten",
     "expired_lease_accumulates",
     "kv_page_freed_under_lease",
     "late_request_parked",
+    "node_without_a_fence",
     "old_attempt_accepted",
     "one_rank_acknowledgement_suffices",
     "only_leased_ids_returned",

@@ -1,5 +1,6 @@
 """config.yaml of a run folder is whole and of this version, or refused with what is wrong and what to do."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -7,7 +8,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from gyre_hpc.config.resume import resumed
 from gyre_hpc.config.schema import Config
-from gyre_hpc.config.stored import FORMAT, load_config, read_config, store_config
+from gyre_hpc.config.stored import FORMAT, OLDER, load_config, read_config, store_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.report.story import read_story
 
@@ -86,6 +87,12 @@ def test_a_format_that_is_no_number_of_one_is_damage(tmp_path: Path, number: str
     path.write_text(path.read_text().replace(f"format: {FORMAT}", f"format: {number}"))
     with pytest.raises(UserError, match="it is damaged"):
         load_config(path)
+
+
+def test_every_part_of_the_configuration_is_in_each_format_or_its_absence_has_a_meaning():
+    """A new group of the configuration: say in OLDER what its absence meant in each format before."""
+    stored = OmegaConf.load(FIXTURES / "run_of_format_1" / "config.yaml")
+    assert {item.name for item in fields(Config)} == {*stored, *OLDER[1]} and set(OLDER) == set(range(1, FORMAT))
 
 
 def test_a_run_of_the_previous_format_is_read_as_it_was_meant(tmp_path: Path):
