@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -82,10 +83,20 @@ def scratch_folder(config: Config, run: RunFolder, node: str = "") -> Path:
     with _made("paths.scratch", config.paths.scratch):
         name = f"gyre-{os.getuid()}-{run.root.stat().st_ino:x}" + (f"-{node}" if node else "")
         folder = above_scratch(config) / name
-        folder.mkdir(exist_ok=True, mode=0o700)
-        if folder.stat().st_uid != os.getuid():
-            raise UserError("paths.scratch", str(folder.parent), f"{folder} belongs to somebody else; name a folder of your own")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+        if why := _is_not_private(os.lstat(folder)):
+            raise UserError("paths.scratch", str(folder.parent), f"{folder} {why}; remove it, or name a folder of your own")
     return folder
+
+
+def _is_not_private(found: os.stat_result) -> str:
+    """Of what others may have put into a folder that all write to; empty: it is a folder of ours alone."""
+    if not stat.S_ISDIR(found.st_mode):
+        return "is a link or a file"
+    if found.st_uid != os.getuid():
+        return "belongs to somebody else"
+    return "is open to others" if stat.S_IMODE(found.st_mode) & 0o077 else ""
 
 
 def above_scratch(config: Config) -> Path:

@@ -1,5 +1,6 @@
 """Run folder, cache and scratch are where DESIGN §10 puts them."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -50,6 +51,25 @@ def test_scratch_is_private_short_and_one_per_run(tmp_path: Path):
     assert folders[0] != folders[1] and folders[0] == scratch_folder(config, runs[0])
     assert folders[0].stat().st_mode & 0o777 == 0o700
     assert len(folders[0].name) < 30
+
+
+def _as_link(folder: Path) -> None:
+    folder.rename(folder.with_name("elsewhere"))
+    folder.symlink_to(folder.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize(
+    ("change", "why"), [(_as_link, "is a link"), (lambda folder: folder.chmod(0o750), "is open to others")], ids=["link", "open"]
+)
+def test_a_scratch_folder_that_others_may_have_made_is_refused(tmp_path: Path, change: Callable[[Path], None], why: str):
+    config = Config()
+    config.paths.scratch = str(tmp_path)
+    (tmp_path / "run").mkdir()
+    run = RunFolder(tmp_path / "run")
+    change(scratch_folder(config, run))
+    with pytest.raises(UserError, match=why) as caught:
+        scratch_folder(config, run)
+    assert caught.value.field == "paths.scratch" and "remove it" in caught.value.remedy
 
 
 def test_two_nodes_on_one_file_system_have_a_scratch_folder_each(tmp_path: Path):
