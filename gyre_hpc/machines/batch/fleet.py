@@ -162,6 +162,7 @@ class Fleet:
     def __init__(self, settings: BatchSettings) -> None:
         self._settings = settings
         self.cells = {name: Cell(name, settings.number_base) for name in settings.cells}
+        self._has_directory = False
         self.core_name = settings.core
         self.core = self.cells[settings.core]
         self.satellites = [cell for cell in self.cells.values() if cell is not self.core]
@@ -189,8 +190,10 @@ class Fleet:
         return entered
 
     def is_known(self) -> bool:
-        """Every cell that is not lost has said what it serves to this controller."""
-        return all(cell.report is not None or bool(cell.lost or cell.aside) for cell in self.cells.values() if not cell.is_unborn)
+        """Every cell that is not lost has said what it serves to this controller. Who joined is known by the directory alone."""
+        return self._has_directory and all(
+            cell.report is not None or bool(cell.lost or cell.aside) for cell in self.cells.values() if not cell.is_unborn
+        )
 
     def oldest_served_step(self) -> int | None:
         """Oldest step a call can meet; None when no cell takes calls."""
@@ -219,6 +222,7 @@ class Fleet:
     def take_directory(self, now: float, directory: Directory) -> list[tuple[Cell, str]]:
         """Learn of new incarnations; return cells whose incarnation ended just now, and why. Of those some may be there again."""
         lost = []
+        self._has_directory = True
         for entry in directory.entries:
             cell = self.cells.get(entry.process) or self._join(entry)
             if cell is None or entry.incarnation < cell.incarnation:
