@@ -35,6 +35,7 @@ CHANGEABLE = (
     "network.*",
     "paths.cache",
     "paths.scratch",
+    "replay.*",
     "sandbox.kind",
     "scheduler.concurrency_half",
     "scheduler.dwell_s",

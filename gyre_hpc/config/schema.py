@@ -214,6 +214,14 @@ class JournalConfig:
 
 
 @dataclass(kw_only=True)
+class ReplayConfig:
+    enabled: bool = True
+    """Executions whose process is gone (preemption, a lost node) go on from what was recorded; else they begin anew."""
+    max_lives: int = 5
+    """An execution that was begun so often is begun anew after that, under a new id."""
+
+
+@dataclass(kw_only=True)
 class CheckpointConfig:
     before_publish: bool = True
     every: int = 1
@@ -253,5 +261,6 @@ class Config:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     gateway: GatewayConfig = field(default_factory=GatewayConfig)
     journal: JournalConfig = field(default_factory=JournalConfig)
+    replay: ReplayConfig = field(default_factory=ReplayConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     debug: DebugConfig = field(default_factory=DebugConfig)

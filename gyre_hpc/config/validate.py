@@ -30,7 +30,7 @@ POSITIVE = (
     "suite.soft_deadline_s", "suite.cpus", "suite.memory_mb", "transport.deadline_s", "transport.chunk_bytes",
     "warm_start.lr", "warm_start.batch_tokens",
     "gateway.progress_tokens", "gateway.progress_s", "gateway.table_lease_s", "gateway.abandon_s", "gateway.keepalive_s", "gateway.hold_s",
-    "gateway.max_calls", "gateway.max_body_bytes", "gateway.body_deadline_s", "gateway.unread_s", "gateway.call_deadline_s",
+    "replay.max_lives", "gateway.max_calls", "gateway.max_body_bytes", "gateway.body_deadline_s", "gateway.unread_s", "gateway.call_deadline_s",
     "journal.segment_bytes", "checkpoint.every", "checkpoint.keep",
 )  # fmt: skip
 NOT_NEGATIVE = (

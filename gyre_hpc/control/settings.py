@@ -31,6 +31,8 @@ def batch_settings(
         warm_epochs=config.warm_start.epochs,
         soft_deadline_s=config.suite.soft_deadline_s,
         hard_deadline_s=config.suite.hard_deadline_s,
+        replays=config.replay.enabled,
+        max_lives=config.replay.max_lives,
         cell_capacity=config.engine.max_batch,
         table_lease_s=config.gateway.table_lease_s,
         start_deadline_s=cell_start_s(config),

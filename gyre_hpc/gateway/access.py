@@ -1,9 +1,9 @@
-"""Who asks: the execution in the path and its token, in whichever header the protocol carries it."""
+"""Who asks: the execution and its life in the path, and its token, in whichever header the protocol carries it."""
 
 from aiohttp import web
 
 from gyre_hpc.gateway.protocols.base import RequestError
-from gyre_hpc.protocol.identity import ExecutionId
+from gyre_hpc.protocol.identity import parse_address
 from gyre_hpc.protocol.tokens import is_execution_token
 
 
@@ -15,15 +15,19 @@ class Access:
 
     def execution(self, request: web.Request) -> str:
         """The execution this request belongs to. Raises RequestError 404 or 401."""
-        execution = request.match_info["execution"]
+        return self.asked(request)[0]
+
+    def asked(self, request: web.Request) -> tuple[str, int]:
+        """The execution this request belongs to, and which life of it. Raises RequestError 404 or 401."""
+        address = request.match_info["execution"]
         try:
-            ExecutionId.parse(execution)
+            execution, life = parse_address(address)
         except ValueError as error:
             raise RequestError(str(error), status=404, code="execution_unknown") from None
-        if not is_execution_token(_given(request), self._run_token, execution):
+        if not is_execution_token(_given(request), self._run_token, address):
             text = "Authorization: give this execution's key as a Bearer token (or as x-api-key)"
             raise RequestError(text, status=401, code="invalid_api_key")
-        return execution
+        return execution, life
 
 
 def _given(request: web.Request) -> str:

@@ -1,5 +1,6 @@
 """A request for one answer, in any protocol: parsed, told to the machine, answered when the machine says so."""
 
+import functools
 from collections.abc import Callable
 
 from aiohttp import web
@@ -21,26 +22,37 @@ Tell = Callable[[Input], None]
 class ModelCalls:
     """Turns HTTP requests into inputs of the machine."""
 
-    def __init__(self, *, access: Access, bodies: Bodies, harness: Harness, connections: Connections, tell: Tell) -> None:
+    def __init__(
+        self, *, access: Access, bodies: Bodies, harness: Harness, connections: Connections, tell: Tell, replays: bool = True
+    ) -> None:
+        """`replays`: calls shall be found again in later lives of their executions."""
         self._access, self._bodies, self._harness = access, bodies, harness
         self._connections, self._tell = connections, tell
-        self._memory = TurnMemory()
+        self._replays = replays
+        self._canonical = harness.canonical() if replays else str
+        self._memory = TurnMemory(canonical=self._canonical)
+        self._identities: Callable[[bytes], bytes] = functools.lru_cache(maxsize=64)(self._identity)
+        """The fields of a request, tools among them, are the same in most requests of a harness."""
 
     async def answer(self, request: web.Request, protocol: Protocol) -> web.StreamResponse:
         """POST of a conversation."""
         try:
-            execution = self._access.execution(request)
+            execution, life = self._access.asked(request)
             asked = protocol.parse_for(execution, await self._bodies.read(request))
         except RequestError as error:
             return error_response(protocol, error)
-        return await self._wait(request, protocol, execution, asked, lambda conn: self._arrived(conn, execution, request, protocol, asked))
+
+        def arrived(conn: str) -> Arrived:
+            return self._arrived(conn, execution, life, request, protocol, asked)
+
+        return await self._wait(request, protocol, execution, asked, arrived)
 
     async def about_stored(
         self, request: web.Request, protocol: Protocol, asked: ChatRequest, call: str, kind: type[Retrieve | Forget | Cancel]
     ) -> web.StreamResponse:
         """A request about an answer given before. Raises RequestError when the caller may not ask."""
-        execution = self._access.execution(request)
-        return await self._wait(request, protocol, execution, asked, lambda conn: kind(conn, execution, call))
+        execution, life = self._access.asked(request)
+        return await self._wait(request, protocol, execution, asked, lambda conn: kind(conn, execution, call, life))
 
     async def _wait(
         self,
@@ -63,16 +75,21 @@ class ModelCalls:
             if not connection.over.done() or connection.over.cancelled():
                 self._tell(Received(CLIENTS, Left(connection.id)))
 
-    def _arrived(self, conn: str, execution: str, request: web.Request, protocol: Protocol, asked: ChatRequest) -> Arrived:
+    def _identity(self, identity: bytes) -> bytes:
+        """In its canonical form."""
+        return self._canonical(identity.decode("utf-8", "replace")).encode()
+
+    def _arrived(self, conn: str, execution: str, life: int, request: web.Request, protocol: Protocol, asked: ChatRequest) -> Arrived:
         headers = {name.lower(): value for name, value in request.headers.items()}
         # Header bytes that are no UTF-8 arrive as lone surrogates, which no record can hold.
         thread = self._harness.thread(headers, asked.body).encode("utf-8", "replace").decode()
         messages = self._harness.clean(asked.messages)
         digested = self._memory.digested(execution, thread, messages)
+        role = self._harness.role(headers, asked.body)
         return Arrived(
             conn=conn,
             execution=execution,
-            role=self._harness.role(headers, asked.body),
+            role=role,
             thread=thread,
             request_hash=digest(execution.encode(), thread.encode(), asked.identity, digested.whole).hex(),
             messages=messages,
@@ -89,6 +106,8 @@ class ModelCalls:
             previous=asked.previous,
             instructed=asked.instructed,
             echo=asked.echo,
+            likeness=digest(role.encode(), self._identities(asked.identity), digested.likeness).hex() if self._replays else "",
+            life=life,
         )
 
 

@@ -8,6 +8,7 @@ from gyre_hpc.chat import create_chat_format
 from gyre_hpc.clock import monotonic_s, unix_s
 from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
+from gyre_hpc.gateway.earlier import read_earlier
 from gyre_hpc.gateway.engine_client import EngineClient
 from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal
 from gyre_hpc.gateway.rendering import Rendering, measure_cpu
@@ -15,7 +16,8 @@ from gyre_hpc.gateway.surface import HarnessSurface
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
-from gyre_hpc.machines.call.actions import Confirm, EngineAttempt, HangUp, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
+from gyre_hpc.machines.call.actions import Confirm, Earlier, EngineAttempt, HangUp, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
+from gyre_hpc.protocol.journal import Record
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.host import Host, NoteSink
@@ -31,7 +33,9 @@ class Gateway:
         self._birth, self._pid = birth, pid
         self._chat_format = create_chat_format(config.model)
         journal, folder = config.journal, birth.folder
-        self._records = read_journal(folder.journal, birth.name, birth.attempt)
+        shards = tuple(f"gateway-{index}" for index in range(config.cluster.gateways))
+        earlier = read_earlier(folder.journal, birth.name, shards, birth.attempt) if config.replay.enabled else ()
+        self._records: tuple[Earlier | Record, ...] = (*earlier, *read_journal(folder.journal, birth.name, birth.attempt))
         self._engines = EngineClient(birth.run_token)
         self._rendering = rendering = Rendering(self._chat_format)
         self._connections = Connections(rendering.logprobs)
@@ -76,6 +80,7 @@ class Gateway:
             rendering=self._rendering,
             connections=self._connections,
             tell=self.host.tell,
+            replays=config.replay.enabled,
         )
         surface.add_to(self.host.app)
         url = await self._bind()

@@ -24,10 +24,19 @@ class HarnessSurface:
     """The routes of one shard."""
 
     def __init__(
-        self, *, run_token: str, model: str, bodies: Bodies, harness: Harness, rendering: Rendering, connections: Connections, tell: Tell
+        self,
+        *,
+        run_token: str,
+        model: str,
+        bodies: Bodies,
+        harness: Harness,
+        rendering: Rendering,
+        connections: Connections,
+        tell: Tell,
+        replays: bool = True,
     ) -> None:
         access = Access(run_token)
-        self._calls = ModelCalls(access=access, bodies=bodies, harness=harness, connections=connections, tell=tell)
+        self._calls = ModelCalls(access=access, bodies=bodies, harness=harness, connections=connections, tell=tell, replays=replays)
         self._inquiries = Inquiries(access=access, bodies=bodies, model=model, harness=harness, rendering=rendering)
         self._chat, self._messages, self._responses = ChatCompletions(), Messages(), Responses(run_token)
         self._stored = StoredAnswers(access, self._calls, self._responses)

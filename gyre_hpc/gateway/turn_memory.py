@@ -9,8 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from gyre_hpc.chat.base import Message
-from gyre_hpc.machines.call.turns import SIZE, Turn, digest_turns
+from gyre_hpc.machines.call.turns import SIZE, Canonical, Turn, digest_turns
 
 MOST_CHARS = 256 << 20
 """Of all conversations kept together."""
@@ -28,6 +30,8 @@ class Digested:
     """One per message."""
     whole: bytes
     """Over all of them, thinking included."""
+    likeness: bytes
+    """The same of their canonical forms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +41,19 @@ class _Known:
     num_chars: int
     hasher: Any
     """blake2b over all turns."""
+    likeness: Any
+    """blake2b over their canonical forms."""
 
 
-_NOTHING = _Known((), (), 0, hashlib.blake2b(digest_size=SIZE))
+_NOTHING = _Known((), (), 0, hashlib.blake2b(digest_size=SIZE), hashlib.blake2b(digest_size=SIZE))
 
 
 class TurnMemory:
     """digest_turns with a memory per execution and thread."""
 
-    def __init__(self, most_chars: int = MOST_CHARS) -> None:
+    def __init__(self, most_chars: int = MOST_CHARS, canonical: Canonical = str) -> None:
         self._most_chars, self._num_chars = most_chars, 0
+        self._canonical = canonical
         self._known: OrderedDict[tuple[str, str], list[_Known]] = OrderedDict()
         """The thread used last is last, and so is the conversation of a thread."""
 
@@ -55,11 +62,11 @@ class TurnMemory:
         branches = self._known.setdefault((execution, thread), [])
         same, before = max(((_common(known.messages, messages), known) for known in branches), key=_first, default=(0, _NOTHING))
         # The strings kept before serve on; those that came now are let go.
-        known = _extended(_beginning(before, same), messages[same:])
+        known = _extended(_beginning(before, same), messages[same:], self._canonical)
         if same and same >= len(before.messages) - 2:
             self._drop(branches, before)
         self._keep(execution, thread, branches, known)
-        return Digested(known.turns, known.hasher.digest())
+        return Digested(known.turns, known.hasher.digest(), known.likeness.digest())
 
     def _keep(self, execution: str, thread: str, branches: list[_Known], known: _Known) -> None:
         branches.append(known)
@@ -85,14 +92,20 @@ def _beginning(known: _Known, num: int) -> _Known:
     if num == len(known.messages):
         return known
     messages, turns = known.messages[:num], known.turns[:num]
-    return _Known(messages, turns, _num_chars(messages), _with(_NOTHING.hasher, turns))
+    return _Known(messages, turns, _num_chars(messages), _with(_NOTHING.hasher, turns), _with(_NOTHING.likeness, _alike(turns)))
 
 
-def _extended(known: _Known, messages: Sequence[Message]) -> _Known:
-    turns = digest_turns(messages)
+def _extended(known: _Known, messages: Sequence[Message], canonical: Canonical) -> _Known:
+    turns = digest_turns(messages, canonical)
     return _Known(
-        (*known.messages, *messages), known.turns + turns, known.num_chars + _num_chars(messages), _with(known.hasher, turns)
+        (*known.messages, *messages), known.turns + turns, known.num_chars + _num_chars(messages), _with(known.hasher, turns),
+        _with(known.likeness, _alike(turns)),
     )  # fmt: skip
+
+
+def _alike(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """In their canonical forms."""
+    return [msgspec.structs.replace(turn, digest=turn.likeness) if turn.likeness else turn for turn in turns]
 
 
 def _with(hasher: Any, turns: Sequence[Turn]) -> Any:

@@ -2,13 +2,14 @@
 
 import enum
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gyre_hpc.chat.base import Message
 from gyre_hpc.errors import UserError
+from gyre_hpc.harnesses.volatile import canonical_form
 
 MODEL = "gyre-model"
 """Name under which every harness asks for the model that is being trained."""
@@ -85,6 +86,8 @@ class Harness(ABC):
     """Fields of group `harness` that change how it is started, beside those that every harness follows."""
     reserves_address_space: bool = False
     """Its runtime reserves far more address space than it uses; only the memory in use can be limited."""
+    volatile: tuple[str, ...] = ()
+    """Patterns of what its texts say otherwise in each process, beside what is looked for in all texts (volatile.py)."""
     least_context: int = 0
     """Tokens that its first request alone takes with any tokenizer; in a smaller window it ends before it begins."""
 
@@ -120,6 +123,10 @@ class Harness(ABC):
     @abstractmethod
     def thread(self, headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         """Name of the conversation inside the execution, empty if the harness does not tell."""
+
+    def canonical(self) -> Callable[[str], str]:
+        """text -> the text without what differs between two processes that do the same."""
+        return canonical_form(self.volatile)
 
     def clean(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Without what is on the wire only (a nonce in the first line, ...): it would keep equal prompts from sharing a prefix."""

@@ -2,6 +2,8 @@
 
 import enum
 import re
+import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 
 import msgspec
@@ -68,6 +70,25 @@ class ExecutionId(msgspec.Struct, frozen=True, order=True):
         return _parsed(text)
 
 
+def address(execution: str, life: int) -> str:
+    """What stands for one life of an execution in URLs and keys: `train-3-7-2`, `train-3-7-2.1`, ..."""
+    return f"{execution}.{life}" if life else execution
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    """Inverse of address. Raises ValueError on anything else."""
+    execution, dot, life = text.partition(".")
+    ExecutionId.parse(execution)
+    if dot and not _LIFE.fullmatch(life):
+        raise ValueError(f"not a life of an execution: {text!r} (expected execution.N, N from 1 on)")
+    return execution, int(life or 0)
+
+
+def shard_of(execution: str, shards: Sequence[str]) -> str:
+    """The gateway shard an execution belongs to; the same in every process and after every restart."""
+    return shards[zlib.crc32(execution.encode()) % len(shards)]
+
+
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> ExecutionId:
     """The same few ids are read again with every event."""
@@ -79,3 +100,4 @@ def _parsed(text: str) -> ExecutionId:
 
 
 _EXECUTION = re.compile(r"(train|eval|warm)-(\d{1,9})-(\d{1,9})-(\d{1,9})(?:-r(\d{1,9}))?")
+_LIFE = re.compile(r"[1-9]\d{0,8}")

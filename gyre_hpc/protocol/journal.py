@@ -45,7 +45,7 @@ class CallBegin(msgspec.Struct, frozen=True, tag="begin", omit_defaults=True):
     """Value of the harness's thread header, empty if it has none."""
     branch: str
     """Why it does not simply go on from its parent's answer: `` (it does), root, compaction, sub_agent, edited_history,
-    template_drift, retry."""
+    template_drift, retry, diverged (another life of the execution, and what was recorded goes on in another way)."""
     sampling: Sampling
     requested: dict[str, float | int | str]
     """Sampling the harness asked for."""

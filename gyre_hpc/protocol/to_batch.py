@@ -191,6 +191,35 @@ class CallEnded(msgspec.Struct, frozen=True, tag="call_ended"):
     """The model wrote a tool call that could not be parsed."""
 
 
+class ExecutionTakenUp(msgspec.Struct, frozen=True, tag="execution_taken_up"):
+    """The new process of a life made its first request."""
+
+    execution: str
+    life: int
+    num_tokens: int
+    """Recorded before: what is at stake."""
+    seconds: float
+    """That its calls took."""
+
+
+class CallReplayed(msgspec.Struct, frozen=True, tag="call_replayed"):
+    """A call of an earlier life was asked for again, and need not be sampled again as far as it is recorded."""
+
+    execution: str
+    life: int
+    num_tokens: int
+    seconds: float
+
+
+class ReplayDiverged(msgspec.Struct, frozen=True, tag="replay_diverged"):
+    """A life asked something else than was recorded, for the first time."""
+
+    execution: str
+
+
+Fact = FirstCall | CallEnded | ExecutionTakenUp | CallReplayed | ReplayDiverged
+
+
 class GatewayReport(msgspec.Struct, frozen=True, tag="gateway_report"):
     """One gateway shard: facts not yet acknowledged (by number) and its load."""
 
@@ -201,7 +230,7 @@ class GatewayReport(msgspec.Struct, frozen=True, tag="gateway_report"):
     """Newest routing table in force here (the acknowledgement of DESIGN §4 step 1)."""
     first_fact: int
     """Number of facts[0]; the batch machine acknowledges through Table.acked."""
-    facts: tuple[FirstCall | CallEnded, ...] = ()
+    facts: tuple[Fact, ...] = ()
     live_calls: int = 0
     waiting_calls: int = 0
     """Calls that have no cell at the moment."""
@@ -232,6 +261,10 @@ class Ended(msgspec.Struct, frozen=True):
     reason: str = ""
     wall_s: float = 0.0
     parts: dict[str, float] = {}
+    life: int = 0
+    """Of the execution."""
+    is_lost: bool = False
+    """Its process is gone with its runner; what was recorded is good, another life can take it up."""
 
 
 class RunnerReport(msgspec.Struct, frozen=True, tag="runner_report"):

@@ -13,6 +13,8 @@ class Begin(msgspec.Struct, frozen=True):
     """Index of the task in that split."""
     soft_deadline_s: float
     hard_deadline_s: float
+    life: int = 0
+    """Of the execution: one that is begun again with what was recorded of the one before has the next number."""
 
 
 class Assignment(msgspec.Struct, frozen=True, tag="assignment"):

@@ -11,8 +11,9 @@ from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record
-from gyre_hpc.trajectory.segment import DamagedSegment, read_records
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, Replayed, TakenUp, execution_of
+from gyre_hpc.trajectory.lives import counting, last_life
+from gyre_hpc.trajectory.segment import DamagedSegment, attempt_of, read_records
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,8 +35,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     finish: str
     """Empty while it runs."""
     delivered: bool
+    """In the last life of its execution."""
     trained: bool
     """Delivered, and the engine saw what is recorded."""
+    replayed: int
+    """Times that a later life asked for it and got what was recorded."""
     malformed: int
 
 
@@ -49,6 +53,7 @@ class Pieces:
     progress: list[CallProgress] = field(default_factory=list)
     end: CallEnd | None = None
     delivered: bool = False
+    replayed: int = 0
 
     @property
     def output(self) -> bytes:
@@ -82,6 +87,7 @@ class Pieces:
             delivered=self.delivered,
             trained=self.delivered and end is not None and not end.engine_digest,
             malformed=end.malformed if end is not None else 0,
+            replayed=self.replayed,
         )
 
 
@@ -91,9 +97,12 @@ def read_calls(run: str | Path, *, execution: str = "", call: str = "") -> dict[
     if not folder.config.exists():
         raise UserError("RUN", str(run), "name a run folder, one that holds config.yaml")
     calls: dict[str, Pieces] = {}
-    for record in _records(folder.journal):
-        if not isinstance(record, ExecutionEnd) and (not execution or record.call.rpartition("/")[0] == execution):
-            _take(calls, record)
+    for by_attempt in _executions(folder.journal, execution).values():
+        records = counting(by_attempt)
+        life = last_life(records)
+        for record in records:
+            if not isinstance(record, ExecutionEnd | TakenUp):
+                _take(calls, record, life)
     if execution and not calls and not call:
         raise UserError("--execution", execution, "the journal has no call of it; `gyre calls RUN` shows all")
     if call and call not in calls:
@@ -116,13 +125,15 @@ def reader_of(run: str | Path) -> ChatFormat | None:
 
 def table(rows: Sequence[Row]) -> str:
     """A text table; the last line adds up."""
-    lines = [["call", "role", "thread", "branch", "parent", "prompt", "new", "output", "cells", "finish", "delivered", "malformed"]]
+    lines = [
+        ["call", "role", "thread", "branch", "parent", "prompt", "new", "output", "cells", "finish", "delivered", "replayed", "malformed"]
+    ]
     for row in rows:
         delivered = "yes" if row.trained else "untrained" if row.delivered else "no"
         numbers = [str(row.prompt), str(row.suffix), str(row.output)]
         lines.append(
             [row.call, row.role, row.thread, row.branch, row.parent.rpartition("/")[2], *numbers, ",".join(row.cells), row.finish or "runs",
-             delivered, str(row.malformed or "")]
+             delivered, str(row.replayed or ""), str(row.malformed or "")]
         )  # fmt: skip
     widths = [max(len(line[place]) for line in lines) for place in range(len(lines[0]))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
@@ -132,16 +143,28 @@ def table(rows: Sequence[Row]) -> str:
     return "\n".join([*text, total])
 
 
-def _records(journal: Path) -> Iterator[Record]:
+def _executions(journal: Path, execution: str) -> dict[str, dict[int, list[Record]]]:
+    """Execution -> attempt -> its records; of all, or of one."""
+    found: dict[str, dict[int, list[Record]]] = {}
+    for attempt, record in _records(journal):
+        name = execution_of(record)
+        if not execution or name == execution:
+            found.setdefault(name, {}).setdefault(attempt, []).append(record)
+    return found
+
+
+def _records(journal: Path) -> Iterator[tuple[int, Record]]:
+    """(attempt, record)."""
     for path in sorted(journal.glob("*.gyj")):
         try:
-            yield from read_records(path.read_bytes())[0]
+            for record in read_records(path.read_bytes())[0]:
+                yield attempt_of(path), record
         except DamagedSegment as error:
             raise UserError("RUN", str(path), str(error)) from error
 
 
-def _take(calls: dict[str, Pieces], record: Record) -> None:
-    assert not isinstance(record, ExecutionEnd)
+def _take(calls: dict[str, Pieces], record: Record, life: int) -> None:
+    assert not isinstance(record, ExecutionEnd | TakenUp)
     pieces = calls.get(record.call)
     if isinstance(record, CallBegin):
         # The parent's answer is complete: this call was asked with it.
@@ -155,7 +178,9 @@ def _take(calls: dict[str, Pieces], record: Record) -> None:
     elif isinstance(record, CallEnd):
         pieces.end = record
     elif isinstance(record, Delivered):
-        pieces.delivered = True
+        pieces.delivered |= record.life == life
+    elif isinstance(record, Replayed):
+        pieces.replayed += 1
 
 
 def texts(ids: Iterable[int], chat: ChatFormat | None) -> str:

@@ -22,6 +22,7 @@ from gyre_hpc.machines.execution import (
     StopHarness,
     SweepWorkspaces,
 )
+from gyre_hpc.protocol.identity import address
 from gyre_hpc.protocol.tokens import execution_token
 from gyre_hpc.runner.harnesses import Harnesses
 from gyre_hpc.runner.scorer import Scorer
@@ -78,10 +79,11 @@ class Deeds:
     def launch(self, action: RunHarness) -> Launch:
         """How the harness is started, in paths as it sees them."""
         begin = action.begin
+        own = address(begin.execution, begin.life)
         return self._harness.launch(
             Start(
-                gateway_url=f"{action.gateway}/e/{begin.execution}",
-                api_key=execution_token(self._run_token, begin.execution),
+                gateway_url=f"{action.gateway}/e/{own}",
+                api_key=execution_token(self._run_token, own),
                 instruction=self._suite.task(begin.split, begin.task).instruction,
                 workspace=self._sandbox.inside(self._workspaces.path(begin.execution)),
                 home=self._sandbox.home_inside(self._workspaces.home(begin.execution)),

@@ -62,7 +62,7 @@ class JournalFold:
     def has_ended(self, execution: str) -> bool:
         """Whether its shard takes no more calls of it, in the newest attempt that knows it."""
         by_attempt = self._records.get(execution)
-        return bool(by_attempt) and any(isinstance(record, ExecutionEnd) for record in by_attempt[max(by_attempt)])
+        return by_attempt is not None and any(isinstance(record, ExecutionEnd) for record in by_attempt[max(by_attempt)])
 
     def execution(self, execution: str) -> list[Call]:
         """Its finished calls in order of arrival; unfinished ones are left out. Raises DamagedCall."""

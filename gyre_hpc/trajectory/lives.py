@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from gyre_hpc.protocol.journal import CallEnd, CallProgress, Delivered, ExecutionEnd, Known, Record, Replayed, TakenUp
+from gyre_hpc.protocol.journal import CallEnd, CallProgress, Delivered, ExecutionEnd, Known, Record, TakenUp
 
 
 def counting(by_attempt: Mapping[int, Sequence[Record]]) -> list[Record]:
@@ -47,8 +47,9 @@ def _cut(record: Record, known: Mapping[str, Known]) -> Record | None:
             return _cut_progress(record, call.num_output - start)
         case CallEnd(num_output=num_output):
             return record if call.finish and num_output <= call.num_output else None
-        case Delivered() | Replayed():
-            return record
+        case Delivered():
+            # To a process that is gone: a new life has begun since.
+            return None
     return record
 
 

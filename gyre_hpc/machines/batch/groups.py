@@ -66,6 +66,8 @@ class Groups:
         self.begun = {"train": 0, "eval": 0, "warm": 0}
         self.live: dict[str, GroupId] = {}
         """Executions begun and not ended -> group."""
+        self.lives: dict[str, int] = {}
+        """Live execution -> the life it is in, from 1 on."""
         self.counts: dict[str, int] = {}
         """Ended train executions by score state."""
 
@@ -96,8 +98,17 @@ class Groups:
         group.first_versions.pop(old, None)
         group.ended.pop(old, None)
         self.live.pop(old, None)
+        self.lives.pop(old, None)
         self.live[new] = group.id
         return new
+
+    def begin_life(self, execution: str, life: int) -> None:
+        """What it said in the lives before stays its own, its first version too."""
+        self.lives[execution] = life
+
+    def is_awaited(self, ended: Ended) -> bool:
+        """The end of an execution that has none, in the life it is in."""
+        return ended.execution in self.live and ended.life == self.lives.get(ended.execution, 0)
 
     def first_call(self, execution: str, version: Version) -> None:
         group = self.of(execution)
@@ -111,6 +122,7 @@ class Groups:
             return None
         group.ended[ended.execution] = ended
         self.live.pop(ended.execution, None)
+        self.lives.pop(ended.execution, None)
         if group.id.purpose == "train":
             self.counts[ended.state.value] = self.counts.get(ended.state.value, 0) + 1
         if not group.is_complete:

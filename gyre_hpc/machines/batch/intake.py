@@ -7,8 +7,9 @@ from gyre_hpc.machines.batch.fleet import Cell
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.moving import take_moved
 from gyre_hpc.machines.batch.phases import finish
-from gyre_hpc.machines.batch.records import ExecutionEnded, ExecutionRestarted, FirstCalled
+from gyre_hpc.machines.batch.records import ExecutionEnded, FirstCalled
 from gyre_hpc.machines.batch.state import State, persist, void
+from gyre_hpc.machines.batch.taking_up import can_go_on, take_replay_fact, take_up, try_again
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.protocol.supervision import Directory, RestartCell, SetAside
@@ -195,6 +196,9 @@ def take_gateway_report(state: State, now: float, report: GatewayReport) -> list
             case CallEnded():
                 state.moved_on(now)
                 _count_call(state, fact)
+            case _:
+                state.moved_on(now)
+                take_replay_fact(state, fact)
     # Acknowledged once all of them are durable: records become so in order.
     seen, shard, incarnation = state.gateway_seen[report.shard], report.shard, report.incarnation
     if not any(isinstance(record, FirstCalled) for record, _ in state.pending.values()):
@@ -234,7 +238,7 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
     waiting = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
     waiting |= state.restarting
     for ended in report.ended:
-        if ended.execution in state.groups.live and ended.execution not in waiting:
+        if state.groups.is_awaited(ended) and ended.execution not in waiting:
             effects += persist(state, ExecutionEnded(ended), partial(end_execution, ended=ended))
     return effects
 
@@ -242,7 +246,6 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
 def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     """The end is durable: count it, or restart what failed through no fault of the agent."""
     state.moved_on(now)
-    state.recently_ended[ended.execution] = now
     state.assignments.pop(ended.execution, None)
     id = ExecutionId.parse(ended.execution)
     effects: list[Effect] = [
@@ -254,6 +257,9 @@ def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
             },
         )
     ]  # fmt: skip
+    if goes_on(state, ended):
+        return [*effects, *take_up(state, now, ended.execution, ended.reason)]
+    state.recently_ended[ended.execution] = now
     if deserves_another_try(state, ended):
         return [*effects, *try_again(state, ended.execution)]
     if id.purpose == "train" and ended.score is not None:
@@ -265,23 +271,12 @@ def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     return effects
 
 
+def goes_on(state: State, ended: Ended) -> bool:
+    """It ended with its runner: what it said is recorded."""
+    return ended.is_lost and can_go_on(state, ended.execution)
+
+
 def deserves_another_try(state: State, ended: Ended) -> bool:
     """It failed through no fault of the agent, and not too often."""
     restarts = ExecutionId.parse(ended.execution).restart
     return ended.state is ScoreState.infra_error and restarts < state.settings.max_restarts_of_execution
-
-
-def try_again(state: State, old: str) -> list[Effect]:
-    """Another try takes the place of `old` once that is durable."""
-    state.add("executions_restarted")
-    state.restarting.add(old)
-    record = ExecutionRestarted(old, str(ExecutionId.parse(old).restarted()))
-    return persist(state, record, partial(restart_execution, old=old))
-
-
-def restart_execution(state: State, now: float, *, old: str) -> list[Effect]:
-    state.restarting.discard(old)
-    if not state.groups.is_known(old):
-        return []
-    new = state.groups.restart(old)
-    return [Note("execution_restarted", {"execution": new, "instead_of": old})]

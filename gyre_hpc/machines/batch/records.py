@@ -28,6 +28,13 @@ class ExecutionRestarted(msgspec.Struct, frozen=True, tag="execution_restarted")
     new: str
 
 
+class LifeBegun(msgspec.Struct, frozen=True, tag="life_begun"):
+    """The process of the execution's life before this one is gone; it goes on from what was recorded."""
+
+    execution: str
+    life: int
+
+
 class ExecutionEnded(msgspec.Struct, frozen=True, tag="execution_ended"):
     ended: Ended
 
@@ -79,5 +86,5 @@ class EvaluationEnded(msgspec.Struct, frozen=True, tag="evaluation_ended"):
 
 
 Record = (
-    AttemptBegun | GroupBegun | ExecutionRestarted | ExecutionEnded | FirstCalled | CommitIntended | Published | LineageBegun | Counted | EvaluationEnded
+    AttemptBegun | GroupBegun | ExecutionRestarted | LifeBegun | ExecutionEnded | FirstCalled | CommitIntended | Published | LineageBegun | Counted | EvaluationEnded
 )  # fmt: skip

@@ -4,7 +4,7 @@ from typing import Any
 
 from gyre_hpc.machines.base import Effect, Note
 from gyre_hpc.machines.batch.groups import GroupState
-from gyre_hpc.machines.batch.intake import deserves_another_try, try_again
+from gyre_hpc.machines.batch.intake import deserves_another_try, goes_on
 from gyre_hpc.machines.batch.records import (
     AttemptBegun,
     CommitIntended,
@@ -14,25 +14,33 @@ from gyre_hpc.machines.batch.records import (
     ExecutionRestarted,
     FirstCalled,
     GroupBegun,
+    LifeBegun,
     LineageBegun,
     Published,
 )
 from gyre_hpc.machines.batch.state import State, new_batch, persist
+from gyre_hpc.machines.batch.taking_up import take_up, try_again
+from gyre_hpc.protocol.to_batch import Ended
 
 
 def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     """Replay what was persisted; begin a new attempt if the newest record of that kind is an older one's."""
     attempt = 0
     records = _that_count(records)
-    failed: dict[str, None] = {}
-    """Ended in a way that deserves another try, or ran in an earlier attempt; whether that was begun, a later record says."""
+    failed: dict[str, Ended | None] = {}
+    """Ended in a way that deserves another life or another try, or (None) ran in an earlier attempt; whether that was begun, a later
+    record says."""
     for record in records:
         match record:
             case AttemptBegun():
                 attempt = record.attempt
-                failed |= dict.fromkeys(sorted(state.groups.live))
-            case ExecutionEnded(ended=ended) if deserves_another_try(state, ended):
-                failed[ended.execution] = None
+                failed = {execution: failed.get(execution) for execution in sorted(state.groups.live)}
+            case ExecutionEnded(ended=ended) if goes_on(state, ended) or deserves_another_try(state, ended):
+                failed[ended.execution] = ended
+            case LifeBegun(execution=execution, life=life):
+                failed.pop(execution, None)
+                if state.groups.is_known(execution):
+                    state.groups.begin_life(execution, life)
             case _:
                 _replay(state, now, record)
     state.progress_at = now
@@ -44,10 +52,14 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     else:
         effects = persist(state, AttemptBegun(state.settings.attempt, len(records)), _nothing)
         effects.append(Note("attempt_started", {"attempt": state.settings.attempt, "records": len(records)}))
-        lost = sorted(state.groups.live)
+        failed = {execution: failed.get(execution) for execution in sorted(state.groups.live)}
+        lost = list(failed)
         state.version, state.looked_for_checkpoint = None, False
     for execution in lost:
-        effects += try_again(state, execution)
+        how = failed[execution]
+        is_ours = how is not None and not how.is_lost
+        reason = how.reason if how is not None else "it ran in an earlier attempt"
+        effects += try_again(state, execution) if is_ours else take_up(state, now, execution, reason)
     return effects
 
 

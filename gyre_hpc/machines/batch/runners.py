@@ -1,13 +1,13 @@
 """Runners: which execution runs where, and what follows when a runner is gone for the attempt.
 
-Invariants: an execution is given to one runner only, whatever happens to the controller meanwhile; one whose runner is gone goes on as
-another try, under an id of its own, since the harness may still run beyond our reach.
+Invariant: a life of an execution is given to one runner only, whatever happens to the controller meanwhile; one whose runner is gone goes on in
+another life, since the harness may still run beyond our reach.
 """
 
 from gyre_hpc.machines.base import Effect, Note
-from gyre_hpc.machines.batch.intake import try_again
 from gyre_hpc.machines.batch.records import ExecutionEnded
 from gyre_hpc.machines.batch.state import State
+from gyre_hpc.machines.batch.taking_up import take_up
 from gyre_hpc.protocol.supervision import Directory
 from gyre_hpc.protocol.to_batch import RunnerReport
 
@@ -50,13 +50,12 @@ def _lose(state: State, now: float, runner: str, reason: str) -> list[Effect]:
 
 
 def _elsewhere(state: State, now: float, executions: list[str], reason: str) -> list[Effect]:
-    """Each gets another try; its gateway closes the old one."""
+    """Each goes on in another life; what the harness still does in the old one beyond our reach, its gateway refuses."""
     ending = {record.ended.execution for record, _ in state.pending.values() if isinstance(record, ExecutionEnded)}
     effects: list[Effect] = []
     for execution in executions:
         state.assignments.pop(execution, None)
         if execution not in state.groups.live or execution in state.restarting or execution in ending:
             continue
-        state.recently_ended[execution] = now
-        effects += [Note("execution_lost", {"execution": execution, "reason": reason}), *try_again(state, execution)]
+        effects += [Note("execution_lost", {"execution": execution, "reason": reason}), *take_up(state, now, execution, reason)]
     return effects

@@ -25,6 +25,9 @@ from gyre_hpc.protocol.to_runner import Assignment, Begin
 _REMEMBER_ENDED_S = 15.0
 """Gateways are told of an ended execution for this long; then its records are in the journal or never will be."""
 
+_LEAST_SHARE = 0.25
+"""Of its soft deadline an execution that was taken up has at least this."""
+
 
 def send_all(state: State, now: float) -> list[Effect]:
     return send_tables(state, now) + send_orders(state, now) + send_assignments(state, now)
@@ -133,7 +136,7 @@ def send_assignments(state: State, now: float) -> list[Effect]:
     for runner, report in state.runners.items():
         wanted = sorted([one for one in live if assigned.get(one) == runner and one not in restarting])
         begin = tuple([_begin(state, execution) for execution in wanted])
-        acked = tuple([ended.execution for ended in report.ended if ended.execution not in live])
+        acked = tuple([ended.execution for ended in report.ended if not state.groups.is_awaited(ended)])
         document = state.assignment_documents.get(runner)
         if document is None:
             document = state.assignment_documents[runner] = Document(runner, state.settings.number_base)
@@ -164,4 +167,6 @@ def _assign(state: State) -> None:
 def _begin(state: State, execution: str) -> Begin:
     group = state.groups.groups[state.groups.live[execution]]
     split, task = task_of(group.id, group.ordinal)
-    return Begin(execution, split, task, state.settings.soft_deadline_s, state.settings.hard_deadline_s)
+    soft_s, hard_s = state.settings.soft_deadline_s, state.settings.hard_deadline_s
+    spared_s = min(state.spared_s.get(execution, 0.0), (1 - _LEAST_SHARE) * soft_s)
+    return Begin(execution, split, task, soft_s - spared_s, hard_s - spared_s, state.groups.lives.get(execution, 0))

@@ -55,6 +55,9 @@ class BatchSettings:
     """A cell that serves weights beyond the staleness bound for this long is an alarm."""
     max_failed_starts: int = 3
     max_restarts_of_execution: int = 2
+    replays: bool = True
+    """Executions whose process is gone go on from what was recorded."""
+    max_lives: int = 5
     prefetch: int = 2
     """Micro-batches leased to one cell at once."""
     train_tokens_per_s: float = 8000.0

@@ -58,6 +58,8 @@ class State:
     runners: dict[str, RunnerReport] = field(default_factory=dict)
     restarting: set[str] = field(default_factory=set)
     """Executions that will not run (again): another try takes their place once that is durable."""
+    spared_s: dict[str, float] = field(default_factory=dict)
+    """Execution that was taken up -> seconds that its recorded calls took, and take no more."""
     assignments: dict[str, str] = field(default_factory=dict)
     """Execution -> runner."""
     unplaced: set[str] = field(default_factory=set)

@@ -11,7 +11,7 @@ import msgspec
 from gyre_hpc.chat.base import Answer, Message
 from gyre_hpc.machines.call.turns import Turn
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import Sampling, VersionSpan
+from gyre_hpc.protocol.journal import Record, Sampling, VersionSpan
 
 CLIENTS = "clients"
 """Sender of Arrived and Left."""
@@ -48,6 +48,10 @@ class Arrived(msgspec.Struct, frozen=True):
     """The first message is an instruction for this answer alone."""
     echo: tuple[bytes, ...] = ()
     """What the protocol wants back with the stored answer (`Reply.echo`), in pieces that come again alike; opaque here."""
+    likeness: str = ""
+    """As CallBegin.likeness."""
+    life: int = 0
+    """Of the execution; the first request of a new one begins it."""
 
 
 class Retrieve(msgspec.Struct, frozen=True):
@@ -56,6 +60,7 @@ class Retrieve(msgspec.Struct, frozen=True):
     conn: str
     execution: str
     call: str
+    life: int = 0
 
 
 class Forget(msgspec.Struct, frozen=True):
@@ -64,6 +69,7 @@ class Forget(msgspec.Struct, frozen=True):
     conn: str
     execution: str
     call: str
+    life: int = 0
 
 
 class Cancel(msgspec.Struct, frozen=True):
@@ -72,12 +78,23 @@ class Cancel(msgspec.Struct, frozen=True):
     conn: str
     execution: str
     call: str
+    life: int = 0
 
 
 class Left(msgspec.Struct, frozen=True):
     """The client closed the connection before its answer was complete."""
 
     conn: str
+
+
+class Earlier(msgspec.Struct, frozen=True):
+    """What earlier attempts of the run recorded of an execution that may go on: comes before the shard's own records in Restarted."""
+
+    execution: str
+    attempts: tuple[int, ...]
+    """Those that recorded anything of it."""
+    records: tuple[Record, ...]
+    """That count (trajectory/lives.py)."""
 
 
 class MeasureCpu(msgspec.Struct, frozen=True):

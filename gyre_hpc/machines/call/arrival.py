@@ -12,12 +12,14 @@ from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import Arrived, Render
 from gyre_hpc.machines.call.delivery import closed, connect, hang_up, mark_delivered, parse, refuse, say_more
 from gyre_hpc.machines.call.live import Asked, CallState, LiveCall
-from gyre_hpc.machines.call.recorded import Found, Node, RecordedTree
+from gyre_hpc.machines.call.lives import claim, diverges, is_over
+from gyre_hpc.machines.call.node import Found, Node
+from gyre_hpc.machines.call.recorded import DIVERGED, RecordedTree
 from gyre_hpc.machines.call.sampling import seek
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.shelf import pack_messages
 from gyre_hpc.machines.call.stored import expand, was_cancelled
-from gyre_hpc.protocol.journal import CallBegin, Sampling
+from gyre_hpc.protocol.journal import CallBegin, Replayed, Sampling
 
 MOST_STOPS, LONGEST_STOP = 64, 1024
 """Stop sequences that engines take (engines/request.py); what they would refuse is refused here, where the client can hear why."""
@@ -27,6 +29,9 @@ def arrived(shard: Shard, request: Arrived) -> None:
     """Take a request, or refuse it."""
     if request.execution in shard.ended:
         refuse(shard, request.conn, 404, "execution_ended", f"execution {request.execution} has ended")
+        return
+    if over := is_over(shard, request):
+        refuse(shard, request.conn, 404, "execution_ended", over)
         return
     if len(shard.conns.of(request.execution)) >= shard.settings.max_calls:
         refuse(shard, request.conn, 429, "too_many_calls", f"more than gateway.max_calls={shard.settings.max_calls} calls at once")
@@ -125,7 +130,7 @@ def _same_call(shard: Shard, request: Arrived) -> LiveCall | None:
 
 
 def _new_call(shard: Shard, request: Arrived) -> LiveCall | None:
-    """None: refused."""
+    """None: refused. In a later life of its execution it may be one that is recorded."""
     if request.previous:
         whole = expand(shard, request)
         if whole is None:
@@ -133,13 +138,19 @@ def _new_call(shard: Shard, request: Arrived) -> LiveCall | None:
             return None
         request = whole
     tree = shard.tree(request.execution)
+    found = tree.find(request.turns, request.tools_digest)
+    recorded = claim(shard, request, found)
+    if recorded is not None:
+        live = shard.live.get(recorded.call) or resume(shard, recorded)
+        live.is_claimed = True
+        return live
     if _tokens_left(shard, tree) <= 0:
         refuse(shard, request.conn, 400, "token_limit_exceeded", _limit_text(shard, request.execution))
         return None
     call = f"{request.execution}/{tree.next_ordinal}"
     tree.next_ordinal += 1
-    live = LiveCall(call=call, execution=request.execution, state=CallState.rendering, since=shard.now, request=request)
-    live.found = found = tree.find(request.turns, request.tools_digest)
+    live = LiveCall(call=call, execution=request.execution, state=CallState.rendering, since=shard.now, request=request, found=found)
+    live.diverges = diverges(shard, request, found)
     shard.live[call] = live
     tree.rendering[call] = None
     if found.parent is None:
@@ -152,8 +163,18 @@ def _new_call(shard: Shard, request: Arrived) -> LiveCall | None:
     return live
 
 
+def recorded_claim(shard: Shard, record: Replayed) -> None:
+    """That it was asked for again is durable."""
+    live = shard.live.get(record.call)
+    if live is not None and live.is_claimed:
+        live.is_claimed = False
+        _take_up(shard, live)
+
+
 def _take_up(shard: Shard, live: LiveCall) -> None:
     """Somebody waits for this call (again)."""
+    if live.is_claimed:
+        return
     if live.state is CallState.ended and not live.parse_key:
         live.parse_key = shard.start("parse", live.call, parse(live, live.recorded.num_output))
     elif live.state is CallState.suspended:
@@ -217,6 +238,7 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         stop=request.stop,
     )
     later = request.messages[found.later :]
+    label = tree.branches.label(found, role=request.role, thread=request.thread)
     return CallBegin(
         call=live.call,
         execution=live.execution,
@@ -224,7 +246,7 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         suffix_ids=suffix,
         role=request.role,
         thread=request.thread,
-        branch=tree.branches.label(found, role=request.role, thread=request.thread),
+        branch=DIVERGED if live.diverges and not tree.has_diverged else label,
         sampling=sampling,
         requested=request.requested,
         request_hash=request.request_hash,
@@ -235,6 +257,7 @@ def _begin(shard: Shard, live: LiveCall, request: Arrived, found: Found, suffix:
         protocol=request.protocol,
         thought=(found.parent is not None and found.parent.thought) or any(message.reasoning for message in later),
         logprobs=request.logprobs,
+        likeness=request.likeness,
     )
 
 

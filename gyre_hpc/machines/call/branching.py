@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gyre_hpc.machines.call.recorded import Found, Node
+    from gyre_hpc.machines.call.node import Found, Node
 
 _OUTSIDE = frozenset({"compaction", "helper"})
 

@@ -10,7 +10,7 @@ from gyre_hpc.chat.base import Answer
 from gyre_hpc.machines.base import CancelTimer, SetTimer, Start
 from gyre_hpc.machines.call.actions import HangUp, KeepAlive, Parse, Refuse, Reply, Say
 from gyre_hpc.machines.call.live import CallState, Conn, LiveCall
-from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.node import Node
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.protocol.journal import Delivered
 
@@ -35,7 +35,7 @@ def keep_alive(shard: Shard, conn: str) -> None:
 def say_more(shard: Shard, live: LiveCall) -> None:
     """There may be durable text a streaming client has not got: parse it, one parse at a time."""
     conn = shard.conns.get(live.conn)
-    if conn is None or not conn.stream or live.delta_key or not live.durable or live.state not in _TALKING:
+    if conn is None or not conn.stream or live.delta_key or not live.durable or live.state not in _TALKING or live.is_claimed:
         return
     live.delta_key = shard.start("delta", live.call, parse(live, live.durable, partial=True))
 
@@ -74,6 +74,8 @@ def final(live: LiveCall, answer: Answer) -> Answer:
 def reply(shard: Shard, live: LiveCall) -> None:
     """Send the answer to whoever waits for it; the call itself is over."""
     assert live.answer is not None
+    if live.is_claimed:
+        return
     node, conn = live.recorded, live.conn
     shard.live.pop(live.call, None)
     shard.emit(CancelTimer(f"deadline/{live.call}"), CancelTimer(f"abandon/{live.call}"))
@@ -128,9 +130,10 @@ def replied(shard: Shard, conn: str) -> None:
 
 
 def mark_delivered(shard: Shard, node: Node) -> None:
-    if not node.delivered:
+    """In the present life; what only an earlier one got is not delivered."""
+    if not node.delivered and node.life == shard.tree(node.execution).life:
         node.delivered = True
-        shard.persist(Delivered(node.call, shard.unix()))
+        shard.persist(Delivered(node.call, shard.unix(), node.life))
 
 
 def last_words(shard: Shard, conn: str, start: Start) -> None:

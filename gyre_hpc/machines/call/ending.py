@@ -7,9 +7,9 @@ from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.delivery import final, parse, refuse, reply
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.minted import as_sent
+from gyre_hpc.machines.call.node import ANSWERED
 from gyre_hpc.machines.call.outbox import execution_of
 from gyre_hpc.machines.call.progress import flush, release_cell
-from gyre_hpc.machines.call.recorded import ANSWERED
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.turns import digest_turns, text_digest
 from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd, Stored
@@ -45,7 +45,11 @@ def recorded_end(shard: Shard, end: CallEnd) -> None:
     if end.finish in ANSWERED and live.state is CallState.closing:
         live.state = CallState.ended
         reply(shard, live)
-    elif live.state is CallState.suspended and (end.finish, end.num_output) == (live.finish, live.recorded.num_output):
+    elif (
+        live.state is CallState.suspended
+        and not live.is_claimed
+        and (end.finish, end.num_output) == (live.finish, live.recorded.num_output)
+    ):
         del shard.live[end.call]
 
 
@@ -184,6 +188,7 @@ def _persist_end(shard: Shard, live: LiveCall, told: Answer | None) -> None:
         stopped_by=told.stopped_by if told is not None else "",
         num_cached=node.num_cached,
     )
+    node.took(end.time)
     shard.persist(end)
     facts = {"call": live.call, "finish": end.finish, "num_output": end.num_output, "cells": end.cells, "wall_s": shard.now - live.since}
     shard.emit(Note("call_ended", facts))

@@ -12,7 +12,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.node import Node
 from gyre_hpc.protocol.to_gateway import Row
 
 MOST_OPENINGS = 1024

@@ -14,7 +14,7 @@ from typing import Any
 
 from gyre_hpc.chat.base import Answer
 from gyre_hpc.machines.call.actions import Arrived
-from gyre_hpc.machines.call.recorded import Found, Node
+from gyre_hpc.machines.call.node import Found, Node
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import VersionSpan
 from gyre_hpc.protocol.to_gateway import Row
@@ -87,6 +87,10 @@ class LiveCall:
     delta_key: str = ""
     answer: Answer | None = None
     """Parsed, with minted ids."""
+    diverges: bool = False
+    """What was recorded goes on in another way."""
+    is_claimed: bool = False
+    """It is of an earlier life, and that it was asked for again is not durable yet: nothing of it may leave."""
     said: str = ""
     """Text a streaming client was given on the present connection."""
     said_reasoning: str = ""

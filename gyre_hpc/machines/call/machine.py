@@ -24,13 +24,14 @@ from gyre_hpc.machines.base import (
 from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling, stored
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.lives import is_over
 from gyre_hpc.machines.call.progress import flush
 from gyre_hpc.machines.call.restart import restarted
 from gyre_hpc.machines.call.settings import GatewaySettings
 from gyre_hpc.machines.call.shard import Shard, split_key
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
-from gyre_hpc.protocol.journal import CallEnd, CallProgress, Forgotten, Record, Stored
+from gyre_hpc.protocol.journal import CallEnd, CallProgress, Forgotten, Record, Replayed, Stored
 from gyre_hpc.protocol.to_batch import GatewayReport
 from gyre_hpc.protocol.to_gateway import Table
 
@@ -101,6 +102,9 @@ class GatewayMachine(Machine):
                 self._table(message)
 
     def _inquiry(self, message: Retrieve | Forget | Cancel) -> None:
+        if over := is_over(self._shard, message):
+            delivery.refuse(self._shard, message.conn, 404, "execution_ended", over)
+            return
         match message:
             case Retrieve():
                 stored.retrieve(self._shard, message)
@@ -177,6 +181,8 @@ class GatewayMachine(Machine):
             stored.confirm_durable(shard, record.call)
         elif isinstance(record, Stored):
             ending.recorded_stored(shard, record)
+        elif isinstance(record, Replayed):
+            arrival.recorded_claim(shard, record)
         elif isinstance(record, Forgotten):
             stored.confirm_durable(shard, record.call)
 

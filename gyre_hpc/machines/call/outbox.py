@@ -1,14 +1,15 @@
 """Facts for the batch machine. They follow from the journal's records in order, so a restarted shard numbers them alike.
 
-FirstCall: with an execution's first durable progress record, whose first span is the version that served it. CallEnded: with
-each CallEnd; a call that was given up and taken up again ends twice, the second fact counts only the tokens that came since.
+FirstCall: with an execution's first durable progress record, whose first span is the version that served it, or with TakenUp, where an
+earlier attempt recorded it. CallEnded: with each CallEnd; a call that was given up and taken up again ends twice, the second fact counts
+only the tokens that came since.
 """
 
 from collections import deque
 
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallEnd, CallProgress, ExecutionEnd, Record
-from gyre_hpc.protocol.to_batch import CallEnded, FirstCall
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, ExecutionEnd, Record, Replayed, TakenUp
+from gyre_hpc.protocol.to_batch import CallEnded, CallReplayed, ExecutionTakenUp, Fact, FirstCall, ReplayDiverged
 
 
 def execution_of(call: str) -> str:
@@ -21,12 +22,12 @@ class Outbox:
 
     def __init__(self) -> None:
         self.first_fact = 0
-        self._facts: deque[FirstCall | CallEnded] = deque()
+        self._facts: deque[Fact] = deque()
         self._begun: set[str] = set()
         self._reported: dict[str, dict[str, int]] = {}
 
     @property
-    def facts(self) -> tuple[FirstCall | CallEnded, ...]:
+    def facts(self) -> tuple[Fact, ...]:
         return tuple(self._facts)
 
     def acknowledge(self, acked: int) -> None:
@@ -43,10 +44,29 @@ class Outbox:
             case CallEnd():
                 self._ended(record)
                 return True
+            case TakenUp():
+                self._taken_up(record)
+                return True
+            case Replayed(call=call, life=life, num_tokens=num_tokens, seconds=seconds):
+                self._facts.append(CallReplayed(execution_of(call), life, num_tokens, seconds))
+                return True
+            case CallBegin(execution=execution, branch="diverged"):
+                self._facts.append(ReplayDiverged(execution))
+                return True
             case ExecutionEnd(execution=execution):
                 self._begun.discard(execution)
                 self._reported.pop(execution, None)
         return False
+
+    def _taken_up(self, record: TakenUp) -> None:
+        execution = record.execution
+        if record.first_version is not None and execution not in self._begun:
+            self._begun.add(execution)
+            self._facts.append(FirstCall(execution, record.first_version))
+        for one in record.known:
+            if one.finish:
+                self._reported.setdefault(execution, {})[one.call] = one.num_output
+        self._facts.append(ExecutionTakenUp(execution, record.life, record.num_tokens, record.seconds))
 
     def _progress(self, execution: str, version: Version) -> bool:
         if execution in self._begun:

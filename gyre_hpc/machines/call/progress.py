@@ -41,6 +41,8 @@ def flush(shard: Shard, live: LiveCall) -> None:
     if node.num_output == start:
         return
     assert piece.oldest_kv is not None, "tokens without their oldest KV version"
+    now = shard.unix()
+    node.took(now)
     shard.persist(
         CallProgress(
             call=live.call,
@@ -50,7 +52,7 @@ def flush(shard: Shard, live: LiveCall) -> None:
             spans=tuple(piece.spans),
             oldest_kv=piece.oldest_kv,
             cell=node.cells[-1],
-            time=shard.unix(),
+            time=now,
         )
     )
     live.issued, live.piece = node.num_output, Piece()
@@ -85,6 +87,8 @@ def _append(live: LiveCall, tokens: Tokens, begin: int, end: int) -> None:
     piece.oldest_kv = tokens.oldest_kv
     for span in tokens.spans:
         _extend(piece.spans, VersionSpan(span.version, max(span.start, begin), min(span.end, end)))
+    if node.first_version is None:
+        node.first_version = tokens.spans[0].version
     newest = max(span.version for span in tokens.spans)
     node.newest = newest if node.newest is None else max(node.newest, newest)
 

@@ -12,122 +12,18 @@ Invariants:
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from gyre_hpc.machines.call.branching import Branches
+from gyre_hpc.machines.call.node import Found, Node
+from gyre_hpc.machines.call.recording import Recording
 from gyre_hpc.machines.call.shelf import Shelf
 from gyre_hpc.machines.call.turns import SIZE, Turn, chained
 from gyre_hpc.machines.call.walks import Walk, Walks
-from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, Sampling, Stored
+from gyre_hpc.protocol.journal import CallBegin, CallEnd, Replayed, Stored
 
-ANSWERED = frozenset({"stop", "length", "tool_calls"})
-
-
-@dataclass(slots=True, eq=False)
-class Node:
-    """One call as recorded."""
-
-    call: str
-    execution: str
-    parent: "Node | None"
-    suffix: bytes
-    role: str
-    thread: str
-    request_hash: str
-    context: str
-    sampling: Sampling
-    output: bytearray = field(default_factory=bytearray)
-    """Packed ids received so far; a prefix of them is journaled."""
-    cells: list[str] = field(default_factory=list)
-    """Cells that gave it tokens, in order; its KV is at the last one, if it did not move since."""
-    moved_to: str = ""
-    """Cell that its KV went to after the last one of `cells` had it; empty: it did not move."""
-    term: int | None = None
-    """Of that cell when its KV came to be there; None: not known any more."""
-    newest: Version | None = None
-    """Newest version that sampled a token of it."""
-    num_reprefilled: int = 0
-    finish: str = ""
-    text: str = ""
-    tool_calls: tuple[str, ...] = ()
-    turn: bytes = b""
-    """Digest of its answer as a message; empty after a restart."""
-    delivered: bool = False
-    num_children: int = 0
-    is_continued: bool = False
-    """A call of the same line goes on from its answer (branching.py)."""
-    hasher: Any = None
-    """blake2b over the packed prompt ids."""
-    num_prompt: int = 0
-    """Tokens of its prompt."""
-    ended_at: float = 0.0
-    """Unix time of its newest end, as read from the journal."""
-    began_at: float = 0.0
-    """Unix time."""
-    thought: bool = False
-    """Context or answer hold thinking."""
-    logprobs: bytearray | None = None
-    """Packed log-probs of the output, kept for a client that asked for them."""
-    engine_digest: str = ""
-    """An engine's running hash that was not ours: what is recorded is not what it saw or produced."""
-    num_cached: int = 0
-    """Prompt tokens of the first attempt that the engine did not have to compute."""
-
-    @property
-    def ordinal(self) -> int:
-        return int(self.call.rpartition("/")[2])
-
-    @property
-    def num_output(self) -> int:
-        return len(self.output) // 4
-
-    @property
-    def is_answered(self) -> bool:
-        return self.finish in ANSWERED
-
-    @property
-    def state(self) -> bytes:
-        """Running digest after this call's answer."""
-        return chained(b"call", self.call.encode())
-
-    def prompt(self) -> list[bytes]:
-        """Packed prompt ids in pieces, oldest first."""
-        pieces, node = [self.suffix], self.parent
-        while node is not None:
-            pieces += [bytes(node.output), node.suffix]
-            node = node.parent
-        return pieces[::-1]
-
-    def last_id(self) -> int | None:
-        """Newest output id."""
-        return int.from_bytes(self.output[-4:], "little", signed=True) if self.output else None
-
-    def running_digest(self) -> str:
-        """Hex digest over prompt and output ids."""
-        hasher = self.hasher.copy()
-        hasher.update(self.output)
-        return str(hasher.hexdigest())
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Found:
-    """Where a request belongs."""
-
-    parent: Node | None
-    later: int
-    """Index of the first message after the parent's answer; 0 without a parent."""
-    context: str
-    """Hex digest of the request's whole context."""
-    drifted: bool = False
-    """There was a parent, but the template does not extend its answer."""
-    changed: bool = False
-    """The parent's answer came back in other words."""
-    opening: bytes = b""
-    """Digest of the system turn the request begins with; empty without one."""
-    has_answers: bool = False
-    """Some turn of the request is an assistant's."""
+DIVERGED = "diverged"
+"""CallBegin.branch of the first call of a life that was recorded otherwise."""
 
 
 class RecordedTree:
@@ -153,6 +49,11 @@ class RecordedTree:
         """Cancelled calls by their request, and until when: their clients could not be told and ask again."""
         self.forgotten: set[str] = set()
         """Stored answers that are not given out any more."""
+        self.life = 0
+        self.recording = Recording()
+        """Calls of earlier lives that nobody asked for in this one."""
+        self.has_diverged = False
+        """In this life."""
 
     def find(self, turns: Sequence[Turn], tools_digest: bytes) -> Found:
         """O(number of messages); of a conversation that grew, only of what came since its last recorded answer but one."""
@@ -221,16 +122,44 @@ class RecordedTree:
             began_at=begin.time,
             thought=begin.thought,
             logprobs=bytearray() if begin.logprobs else None,
+            branch=begin.branch,
+            likeness=begin.likeness,
+            life=self.life,
+            heard_at=begin.time,
         )
-        self.branches.add(node, begin.branch, opening)
-        if parent is not None:
-            parent.num_children += 1
         self.nodes[node.call] = node
         self.next_ordinal = max(self.next_ordinal, node.ordinal + 1)
+        self._prompts[node.hasher.digest()] += 1
+        self.has_diverged |= begin.branch == DIVERGED
+        self._show(node, opening)
+        return node
+
+    def _show(self, node: Node, opening: bytes | None) -> None:
+        """It can be found and gone on from."""
+        self.branches.add(node, node.branch, opening)
+        if node.parent is not None:
+            node.parent.num_children += 1
         self._by_context[node.context].append(node)
         self._walks.forget(node.context)
         self._by_request[node.request_hash].append(node)
-        self._prompts[node.hasher.digest()] += 1
+
+    def begin_life(self, life: int) -> None:
+        """Rewind: calls so far are there again once this life asks for them; their tokens stay."""
+        self.life, self.has_diverged = life, False
+        self._by_context, self._by_request = defaultdict(list), defaultdict(list)
+        self._walks, self.branches = Walks(), Branches()
+        self.untold, self.forgotten = {}, set()
+        for node in self.nodes.values():
+            node.delivered, node.num_children, node.is_continued = False, 0, False
+        self.recording = Recording(self.nodes.values())
+
+    def replay(self, record: Replayed, opening: bytes | None = None) -> Node:
+        """A call of an earlier life is asked for again, in its new wording. Raises KeyError if it is unknown."""
+        node = self.nodes[record.call]
+        self.recording.claim(node, record.thread)
+        node.context, node.request_hash, node.thread = record.context, record.request_hash, record.thread
+        node.life, node.heard_at = record.life, record.time
+        self._show(node, opening)
         return node
 
     def end(self, end: CallEnd) -> Node:
@@ -240,6 +169,7 @@ class RecordedTree:
         node.ended_at = end.time
         node.engine_digest, node.num_cached = end.engine_digest, end.num_cached
         node.thought |= end.thought
+        node.took(end.time)
         return node
 
     def keep(self, record: Stored) -> None:

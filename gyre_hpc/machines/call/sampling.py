@@ -10,8 +10,8 @@ from gyre_hpc.machines.base import CancelTimer, Note, SetTimer
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Tokens
 from gyre_hpc.machines.call.ending import close, fail
 from gyre_hpc.machines.call.live import CallState, LiveCall
+from gyre_hpc.machines.call.node import Node
 from gyre_hpc.machines.call.progress import receive, release_cell
-from gyre_hpc.machines.call.recorded import Node
 from gyre_hpc.machines.call.routing import Wanted
 from gyre_hpc.machines.call.shard import Shard, purpose_of
 from gyre_hpc.protocol.to_gateway import Row

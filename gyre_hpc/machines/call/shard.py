@@ -1,6 +1,7 @@
 """State of one gateway shard that the steps of a call share, and the effects of the input being handled."""
 
 from collections import Counter
+from dataclasses import dataclass
 
 from gyre_hpc.machines.base import Effect, Start
 from gyre_hpc.machines.call.homes import Homes
@@ -13,6 +14,14 @@ from gyre_hpc.machines.call.settings import GatewaySettings
 from gyre_hpc.protocol.journal import Record
 
 
+@dataclass(frozen=True, slots=True)
+class EarlierTree:
+    """What earlier attempts recorded of an execution."""
+
+    attempts: tuple[int, ...]
+    tree: RecordedTree
+
+
 class Shard:
     """Plain state: rules live in arrival, sampling, progress, ending, delivery and restart."""
 
@@ -21,6 +30,8 @@ class Shard:
         self.now = 0.0
         self.out: list[Effect] = []
         self.trees: dict[str, RecordedTree] = {}
+        self.earlier: dict[str, EarlierTree] = {}
+        """Executions of earlier attempts that nobody has asked for in this one."""
         self.ended: set[str] = set()
         """Executions that take no more calls."""
         self.live: dict[str, LiveCall] = {}

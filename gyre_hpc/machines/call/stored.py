@@ -88,13 +88,13 @@ def cancel(shard: Shard, asked: Cancel) -> None:
         refuse(shard, asked.conn, 400, "already_ended", f"{asked.call} has its answer already")
         return
     _connect(shard, asked)
-    if live is None or live.state is CallState.suspended:
+    if live is None or (live.state is CallState.suspended and not live.is_claimed):
         if live is not None and not live.recorded.finish:
             # It was open when this shard began anew: its client is on the way back.
             _remember_untold(shard, live, "")
         confirm(shard, asked.conn)
         return
-    conn, live.conn = live.conn, ""
+    conn, live.conn, live.is_claimed = live.conn, "", False
     _remember_untold(shard, live, conn)
     is_recorded = live.node is not None
     if is_recorded:

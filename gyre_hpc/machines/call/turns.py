@@ -2,13 +2,14 @@
 
 import functools
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from gyre_hpc.chat.base import Message
 
 SIZE = 16
+Canonical = Callable[[str], str]
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -27,6 +28,8 @@ class Turn(msgspec.Struct, frozen=True):
     """assistant: digest of its reasoning. Counts only where the turn is no recorded answer: then it is part of what is rendered."""
     call: str = ""
     """assistant: the recorded call whose answer it is, where that is known (a stored answer)."""
+    likeness: bytes = b""
+    """`digest` of its canonical form, where that is another."""
 
 
 def digest(*pieces: bytes) -> bytes:
@@ -44,18 +47,28 @@ def text_digest(text: str) -> str:
     return digest(text.encode("utf-8", "surrogatepass")).hex()
 
 
-def digest_turns(messages: Sequence[Message]) -> tuple[Turn, ...]:
-    """One Turn per message."""
-    return tuple(_turn(message) for message in messages)
+def digest_turns(messages: Sequence[Message], canonical: Canonical = str) -> tuple[Turn, ...]:
+    """One Turn per message. `canonical`: its text without what differs between two processes that do the same."""
+    return tuple(_turn(message, canonical) for message in messages)
 
 
-def _turn(message: Message) -> Turn:
-    pieces = [message.role, message.content, message.tool_call_id]
-    for call in message.tool_calls:
-        pieces += [call.id, call.name, call.arguments]
-    whole = digest(*(piece.encode("utf-8", "surrogatepass") for piece in pieces))
+def likeness_of(*what: bytes, turns: Sequence[Turn]) -> str:
+    """Hex digest of `what` and a conversation in its canonical form."""
+    return digest(*what, *[piece for turn in turns for piece in (turn.likeness or turn.digest, turn.thinking)]).hex()
+
+
+def _turn(message: Message, canonical: Canonical) -> Turn:
+    whole, text = _digested(message, message.content), canonical(message.content)
+    likeness = _digested(message, text) if text != message.content else b""
     if message.role != "assistant":
-        return Turn(message.role, whole, answers=message.tool_call_id)
+        return Turn(message.role, whole, answers=message.tool_call_id, likeness=likeness)
     thinking = digest(message.reasoning.encode("utf-8", "surrogatepass")) if message.reasoning else b""
     calls = tuple(call.id for call in message.tool_calls)
-    return Turn(message.role, whole, text=text_digest(message.content), calls=calls, thinking=thinking)
+    return Turn(message.role, whole, text=text_digest(message.content), calls=calls, thinking=thinking, likeness=likeness)
+
+
+def _digested(message: Message, content: str) -> bytes:
+    pieces = [message.role, content, message.tool_call_id]
+    for call in message.tool_calls:
+        pieces += [call.id, call.name, call.arguments]
+    return digest(*(piece.encode("utf-8", "surrogatepass") for piece in pieces))

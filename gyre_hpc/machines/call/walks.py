@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from gyre_hpc.machines.call.recorded import Node
+    from gyre_hpc.machines.call.node import Node
     from gyre_hpc.machines.call.turns import Turn
 
 _MOST = 3

@@ -44,6 +44,11 @@ class Life:
     def id(self) -> str:
         return self.begin.execution
 
+    @property
+    def number(self) -> int:
+        """Which life of its execution it is."""
+        return self.begin.life
+
     def key(self, verb: str) -> str:
         """Name of an action or timer of this execution."""
         return f"{verb}/{self.id}"

@@ -39,7 +39,8 @@ from gyre_hpc.machines.execution.life import ACTIVE, Life, Stage
 from gyre_hpc.machines.execution.records import Began, Finish, Forgotten, Record
 from gyre_hpc.machines.execution.reporter import REPORT, USAGE, Reporter
 from gyre_hpc.machines.execution.settings import RunnerSettings
-from gyre_hpc.machines.execution.steps import FAULTS, UNDER_WAY, clear, ended_of, kill_again, prepare, shortfall_of, stop_harness
+from gyre_hpc.machines.execution.steps import FAULTS, UNDER_WAY, clear, ended_of, kill_again, prepare, shorten, shortfall_of, stop_harness
+from gyre_hpc.machines.execution.wanted import Wanted
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.supervision import Directory, Register
@@ -58,7 +59,7 @@ class RunnerMachine(Machine):
         self._gateways: dict[str, str] = {}
         self._lives: dict[str, Life] = {}
         self._book = Book()
-        self._assignment = -1
+        self._wanted = Wanted()
         self._reporter = Reporter(settings)
         self._swept = False
         self._ending: dict[str, Ended] = {}
@@ -90,38 +91,40 @@ class RunnerMachine(Machine):
                 raise AssertionError(f"a runner is never told {input!r}")
         return effects + self._admit(now)
 
-    # what comes in
-
     def _restarted(self, records: tuple[Record, ...]) -> list[Effect]:
         effects = [*self._membership.beat(), Start(SWEEP, SweepWorkspaces()), *self._reporter.soon()]
-        for execution in self._book.read(records):
-            effects += self._persist_end(Ended(execution, ScoreState.infra_error, None, reason="the runner died"))
+        for lost in self._book.read(records):
+            effects += self._persist_end(lost)
         return effects
 
     def _assigned(self, now: float, assignment: Assignment) -> list[Effect]:
-        if assignment.number <= self._assignment:
+        if not self._wanted.take(assignment):
             return []
-        self._assignment = assignment.number
         effects = self._reporter.soon()
-        forgotten = self._book.acknowledge(assignment.acked)
-        if forgotten:
+        if forgotten := self._book.acknowledge(assignment.acked):
             effects.append(self._persist_forgotten(forgotten))
-        wanted = {begin.execution for begin in assignment.begin}
-        for life in list(self._lives.values()):
-            if life.id not in wanted and life.stage is not Stage.over:
-                effects += self._drop(life)
-        for begin in assignment.begin:
-            if self._book.knows(begin.execution):
+        for life in [life for life in self._lives.values() if life.stage is not Stage.over]:
+            begin = self._wanted.now(life)
+            effects += self._drop(life) if begin is None else shorten(life, begin, now)
+        for begin in self._wanted:
+            if self._book.knows(begin.execution, begin.life):
                 self._book.ask_again(begin.execution)
-            elif begin.execution not in self._lives and begin.execution not in self._ending:
-                self._lives[begin.execution] = Life(begin=begin)
+            else:
+                self._take(begin.execution)
         return effects
+
+    def _take(self, execution: str) -> None:
+        """What is wanted of it is queued, once no earlier life of it is here any more."""
+        begin = self._wanted.get(execution)
+        is_here = execution in self._lives or execution in self._ending
+        if begin is not None and not is_here and not self._book.knows(execution, begin.life):
+            self._lives[execution] = Life(begin=begin)
 
     def _timer(self, now: float, key: str) -> list[Effect]:
         if key == REGISTER:
             return self._membership.beat()
         if key == REPORT:
-            return self._reporter.due(self._assignment, self._lives.values(), self._book.unacknowledged())
+            return self._reporter.due(self._wanted.number, self._lives.values(), self._book.unacknowledged())
         if key == STORAGE:
             self._reporter.storage_full = ""
             return self._reporter.soon()
@@ -172,9 +175,8 @@ class RunnerMachine(Machine):
     def _turn_came(self, key: str) -> list[Effect]:
         verb, _, execution = key.partition("/")
         life = self._lives.get(execution)
-        if verb != "score" or life is None or life.stage is not Stage.scoring:
-            return []
-        return [SetTimer(life.key("scoring"), self._settings.score_s)]
+        is_its = verb == "score" and life is not None and life.stage is Stage.scoring
+        return [SetTimer(f"scoring/{execution}", self._settings.score_s)] if is_its else []
 
     def _failed(self, now: float, key: str, kind: str, reason: str) -> list[Effect]:
         verb, _, execution = key.partition("/")
@@ -192,8 +194,6 @@ class RunnerMachine(Machine):
             return self._forget(life)
         return self._end(now, life, ScoreState.infra_error, reason=f"{FAULTS[verb]}: {kind}: {reason}")
 
-    # an execution's way
-
     def _admit(self, now: float) -> list[Effect]:
         """Begin queued executions, oldest assignment first, while there is room for one more."""
         if not self._swept or self._reporter.storage_full:
@@ -205,7 +205,7 @@ class RunnerMachine(Machine):
                 break
             if life.stage is Stage.queued and self._settings.shard(life.id) in self._gateways:
                 life.stage, life.began_at = Stage.recording, now
-                effects.append(Persist(life.key("begin"), Began(life.id)))
+                effects.append(Persist(life.key("begin"), Began(life.id, life.number)))
                 room -= 1
         return effects + self._reporter.soon() if effects else []
 
@@ -260,6 +260,7 @@ class RunnerMachine(Machine):
         """The batch machine wants it no more. A harness is ended first, its workspace goes after it."""
         if life.stage is Stage.queued:
             del self._lives[life.id]
+            self._take(life.id)
             return self._reporter.soon()
         if life.stage in (Stage.running, Stage.stopping):
             if life.dropped:
@@ -270,10 +271,9 @@ class RunnerMachine(Machine):
 
     def _forget(self, life: Life, under_way: str = "") -> list[Effect]:
         del self._lives[life.id]
+        self._take(life.id)
         cleared = clear(life, under_way) if life.stage is not Stage.recording else []
         return [*cleared, self._persist_forgotten((life.id,)), *self._reporter.soon()]
-
-    # what is durable
 
     def _persist_end(self, ended: Ended) -> list[Effect]:
         self._ending[ended.execution] = ended
@@ -286,6 +286,7 @@ class RunnerMachine(Machine):
     def _ended(self, execution: str) -> list[Effect]:
         self._lives.pop(execution, None)
         self._book.end(self._ending.pop(execution))
+        self._take(execution)
         return self._reporter.soon()
 
     def _not_persisted(self, life: Life | None, key: str, reason: str) -> list[Effect]:

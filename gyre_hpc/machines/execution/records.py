@@ -6,9 +6,10 @@ from gyre_hpc.protocol.to_batch import Ended
 
 
 class Began(msgspec.Struct, frozen=True, tag="began"):
-    """Durable before the workspace is made: an execution is never begun twice under one id."""
+    """Durable before the workspace is made: a life of an execution is never begun twice."""
 
     execution: str
+    life: int = 0
 
 
 class Finish(msgspec.Struct, frozen=True, tag="finish"):

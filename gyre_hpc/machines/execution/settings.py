@@ -1,7 +1,8 @@
 """Numbers of a runner."""
 
-import zlib
 from dataclasses import dataclass
+
+from gyre_hpc.protocol.identity import shard_of
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,4 +36,4 @@ class RunnerSettings:
 
     def shard(self, execution: str) -> str:
         """The gateway an execution belongs to; the same in every process and after every restart."""
-        return self.gateways[zlib.crc32(execution.encode()) % len(self.gateways)]
+        return shard_of(execution, self.gateways)

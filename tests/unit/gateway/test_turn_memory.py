@@ -33,7 +33,7 @@ def test_turns_are_those_of_digest_turns_whatever_came_before(asked: list[tuple[
 def test_only_what_is_new_is_digested() -> None:
     seen: list[int] = []
 
-    def watched(messages: object) -> object:
+    def watched(messages: object, canonical: object) -> object:
         seen.append(len(messages))  # type: ignore[arg-type]
         return digest_turns(messages)  # type: ignore[arg-type]
 

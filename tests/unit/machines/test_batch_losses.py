@@ -11,6 +11,7 @@ from gyre_hpc.machines.batch.planning import PREPARE, gate_closed, prepare, prep
 from gyre_hpc.machines.batch.records import (
     AttemptBegun,
     CommitIntended,
+    LifeBegun,
     LineageBegun,
     Published,
 )
@@ -115,9 +116,9 @@ def test_nothing_new_is_dispatched_against_weights_that_nobody_serves_yet() -> N
     assert gate_closed(state), "four groups have begun, the cells serve step 0"
 
 
-def test_executions_of_an_earlier_attempt_are_restarted_by_whichever_controller_comes_to_it() -> None:
+def test_executions_of_an_earlier_attempt_are_taken_up_by_whichever_controller_comes_to_it() -> None:
     _, effects = machine(*HISTORY, AttemptBegun(2), attempt=2)
-    assert {e.record.old for e in effects if isinstance(e, Persist)} == {f"{id}-0" for id in GROUPS}
+    assert [e.record for e in effects if isinstance(e, Persist)] == [LifeBegun(f"{id}-0", 1) for id in GROUPS]
 
 
 def test_an_update_that_a_core_thought_lost_made_after_all_is_no_part_of_the_new_lineage() -> None:

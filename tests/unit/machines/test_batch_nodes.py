@@ -2,7 +2,7 @@
 
 from gyre_hpc.machines.base import Effect, Note, Persist, Persisted, Send
 from gyre_hpc.machines.batch import BatchMachine
-from gyre_hpc.machines.batch.records import ExecutionRestarted
+from gyre_hpc.machines.batch.records import LifeBegun
 from gyre_hpc.machines.batch.status import status_of, waits_of
 from gyre_hpc.protocol.supervision import Directory, Entry, RestartCell
 from gyre_hpc.protocol.to_batch import Ended, RunnerReport, ScoreState
@@ -29,8 +29,8 @@ def assigned(effects: list[Effect]) -> dict[str, set[str]]:
     return {runner: {begin.execution for begin in document.begin} for runner, document in documents.items()}
 
 
-def restarted(effects: list[Effect]) -> set[str]:
-    return {e.record.old for e in effects if isinstance(e, Persist) and isinstance(e.record, ExecutionRestarted)}
+def taken_up(effects: list[Effect]) -> set[str]:
+    return {e.record.execution for e in effects if isinstance(e, Persist) and isinstance(e.record, LifeBegun)}
 
 
 def with_runners() -> tuple[BatchMachine, dict[str, set[str]]]:
@@ -46,16 +46,17 @@ def with_runners() -> tuple[BatchMachine, dict[str, set[str]]]:
     return made, theirs
 
 
-def test_executions_of_a_runner_that_is_gone_get_another_try_elsewhere() -> None:
+def test_executions_of_a_runner_that_is_gone_go_on_elsewhere() -> None:
     made, theirs = with_runners()
     effects = tell(made, 1.0, directory(3, "runner-1"))
-    assert restarted(effects) == theirs["runner-1"]
-    assert set(made.state.recently_ended) == theirs["runner-1"], "gateways close them"
+    assert taken_up(effects) == theirs["runner-1"]
+    assert not made.state.recently_ended, "their gateways go on with them"
     for effect in [e for e in effects if isinstance(e, Persist)]:
         effects = made.handle(1.1, Persisted(effect.key))
     wanted = {execution for execution, runner in made.state.assignments.items() if runner == "runner-0"}
-    assert wanted == theirs["runner-0"] | {f"{execution}-r1" for execution in theirs["runner-1"]}
-    assert not restarted(tell(made, 2.0, directory(4, "runner-1"))), "once"
+    assert wanted == theirs["runner-0"] | theirs["runner-1"]
+    assert made.state.groups.lives == dict.fromkeys(theirs["runner-1"], 1)
+    assert not taken_up(tell(made, 2.0, directory(4, "runner-1"))), "once"
 
 
 def test_a_runner_that_is_gone_has_nothing_to_say_and_gives_no_room() -> None:
@@ -67,11 +68,11 @@ def test_a_runner_that_is_gone_has_nothing_to_say_and_gives_no_room() -> None:
     assert not made.state.groups.of(one).ended  # type: ignore[union-attr]
 
 
-def test_an_end_that_is_on_its_way_to_the_disk_is_no_other_try() -> None:
+def test_an_end_that_is_on_its_way_to_the_disk_is_no_other_life() -> None:
     made, theirs = with_runners()
     (one, *rest) = sorted(theirs["runner-1"])
     tell(made, 1.0, from_runner("runner-1", 2, ended=(Ended(one, ScoreState.scored, 1.0),)))
-    assert restarted(tell(made, 1.1, directory(3, "runner-1"))) == set(rest)
+    assert taken_up(tell(made, 1.1, directory(3, "runner-1"))) == set(rest)
 
 
 def test_without_any_runner_the_wait_has_a_name() -> None:
@@ -91,11 +92,11 @@ def test_another_controller_leaves_executions_with_the_runner_that_has_them() ->
     assert [of[one] for one in EXECUTIONS[:3]] == ["runner-0", "runner-1", "runner-1"] and EXECUTIONS[3] in of
 
 
-def test_what_no_runner_has_gets_another_try_where_one_of_them_is_gone() -> None:
+def test_what_no_runner_has_goes_on_where_one_of_them_is_gone() -> None:
     made = serving(runners=RUNNERS)
     tell(made, 0.2, directory(2, "runner-1"))
     effects = tell(made, 0.3, from_runner("runner-0", 1, EXECUTIONS[0]))
-    assert restarted(effects) == set(EXECUTIONS[1:])
+    assert taken_up(effects) == set(EXECUTIONS[1:])
 
 
 def test_a_cell_that_nobody_planned_serves_and_is_never_the_core() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gyre_hpc.machines.base import Finished, Progressed
 from gyre_hpc.machines.call.actions import AttemptEnd, EngineAttempt, Render, Tokens
 from gyre_hpc.machines.call.homes import MOST_OPENINGS, Home, Homes, num_common
-from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.node import Node
 from gyre_hpc.machines.call.routing import Routing, Wanted
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import Sampling

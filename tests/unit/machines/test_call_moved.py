@@ -2,7 +2,7 @@
 
 from gyre_hpc.machines.base import Progressed
 from gyre_hpc.machines.call.actions import EngineAttempt, Render, Tokens
-from gyre_hpc.machines.call.recorded import Node
+from gyre_hpc.machines.call.node import Node
 from gyre_hpc.machines.call.routing import Routing, Wanted
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress
