@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gyre_hpc.protocol.people import Command
 from gyre_hpc.protocol.supervision import (
     Directory,
     FinishRun,
@@ -20,7 +21,7 @@ from gyre_hpc.protocol.to_runner import Assignment
 Message = (
     Order | CellReport | GatewayReport | RunnerReport | Table | Assignment
     | Register | Directory | RestartCell | SetAside | FinishRun
-    | NodeOrders | NodeReport | RendezvousOpen
+    | NodeOrders | NodeReport | RendezvousOpen | Command
 )  # fmt: skip
 
 

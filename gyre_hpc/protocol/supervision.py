@@ -27,6 +27,8 @@ class Entry(msgspec.Struct, frozen=True):
     lost: str = ""
     aside: bool = False
     """It is kept stopped for the rest of the run."""
+    held: bool = False
+    """A person looks at it: it is not started again until it is released."""
 
 
 class Directory(msgspec.Struct, frozen=True, tag="directory"):
@@ -87,8 +89,8 @@ class ChildOrder(msgspec.Struct, frozen=True):
     """Of a cell over several nodes: which of its nodes this is."""
     rendezvous: str = ""
     """Where part 0 of the cell listens; empty for part 0 and for cells within one node."""
-    stacks: bool = False
-    """It should write its Python stacks, once."""
+    stacks: int = 0
+    """How often it was asked for its Python stacks: each time once."""
 
 
 class NodeOrders(msgspec.Struct, frozen=True, tag="node_orders"):

@@ -2,7 +2,16 @@
 
 from typing import Any
 
-from gyre_hpc.machines.supervision import CheckAttempts, DumpStacks, EndRun, KillProcess, MirrorDirectory, SpawnProcess, TerminateProcess
+from gyre_hpc.machines.supervision import (
+    CheckAttempts,
+    DumpStacks,
+    EndRun,
+    KillProcess,
+    MirrorDirectory,
+    ReadCommands,
+    SpawnProcess,
+    TerminateProcess,
+)
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.simulation.process import Process, Running
 
@@ -15,13 +24,13 @@ class SupervisorWorld:
     def handlers(self) -> dict[type, Any]:
         return {
             SpawnProcess: self._spawn, TerminateProcess: self._terminate, KillProcess: self._kill, MirrorDirectory: self._quick,
-            CheckAttempts: self._check, EndRun: self._end, DumpStacks: self._dump,
+            CheckAttempts: self._check, EndRun: self._end, DumpStacks: self._dump, ReadCommands: self._dump,
         }  # fmt: skip
 
     def _quick(self, running: Running, action: Any) -> None:
         running.end_after(self.sim.kernel.short(0.005), lambda: None)
 
-    def _dump(self, running: Running, action: DumpStacks) -> None:
+    def _dump(self, running: Running, action: DumpStacks | ReadCommands) -> None:
         running.end_after(0.0005, lambda: ())
 
     def _check(self, running: Running, action: CheckAttempts) -> None:

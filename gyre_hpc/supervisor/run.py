@@ -11,15 +11,18 @@ import msgspec
 from gyre_hpc.clock import unix_s
 from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.supervision import (
+    STOPPED,
     SUPERSEDED,
     CheckAttempts,
     DumpStacks,
     EndRun,
     KillProcess,
     MirrorDirectory,
+    ReadCommands,
     SpawnProcess,
     SupervisionMachine,
     TerminateProcess,
+    WriteAnswer,
 )
 from gyre_hpc.protocol.node_map import FIRST, RunStart
 from gyre_hpc.protocol.supervision import FinishRun
@@ -31,10 +34,9 @@ from gyre_hpc.supervisor.children import Children, Tell
 from gyre_hpc.supervisor.commands import Command, Commands, settings_for
 from gyre_hpc.supervisor.here import END_WITHIN_S, Here, live
 from gyre_hpc.supervisor.mirror import write_directory, write_private
+from gyre_hpc.supervisor.people import People
 
 log = logging.getLogger(__name__)
-STOPPED = 130
-"""Exit code of a run that was told to stop before its end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +87,7 @@ class Supervisor:
 
     def _actions(self) -> dict[type, Action]:
         children = Children(self._here.folder, self._command_for)
+        people = People(self._here.folder, self._attempt)
         return {
             SpawnProcess: children.spawn,
             DumpStacks: children.stacks,
@@ -92,6 +95,8 @@ class Supervisor:
             KillProcess: children.kill,
             MirrorDirectory: self._mirror,
             CheckAttempts: self._check_attempts,
+            ReadCommands: people.read,
+            WriteAnswer: people.answer,
             EndRun: self._end,
         }
 

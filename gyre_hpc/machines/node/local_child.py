@@ -15,7 +15,8 @@ class LocalChild:
     """The strongest wish so far; it only grows: run, terminate, kill."""
     is_signalled: bool = False
     """SIGTERM was asked for."""
-    are_stacks_asked: bool = False
+    stacks_asked: int = 0
+    """How often they were asked for."""
     is_writing_stacks: bool = False
     """It is told to end after them."""
     is_killing: bool = False

@@ -110,10 +110,10 @@ class NodeMachine(Machine):
             return []
         return [Start(child.key("child"), SpawnProcess(order.process, order.incarnation, order.part, order.rendezvous))]
 
-    def _stacks(self, child: LocalChild, wanted: bool) -> list[Effect]:
-        if not wanted or child.are_stacks_asked or not child.is_running:
+    def _stacks(self, child: LocalChild, wanted: int) -> list[Effect]:
+        if wanted <= child.stacks_asked or child.is_writing_stacks or not child.is_running:
             return []
-        child.are_stacks_asked = child.is_writing_stacks = True
+        child.stacks_asked, child.is_writing_stacks = wanted, True
         return [Start(child.key("stacks"), DumpStacks(child.process, child.incarnation))]
 
     def _want(self, child: LocalChild, wanted: Wanted) -> list[Effect]:

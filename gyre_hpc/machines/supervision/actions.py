@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gyre_hpc.protocol.people import Answer
 from gyre_hpc.protocol.supervision import Directory
 
 
@@ -47,6 +48,18 @@ class MirrorDirectory(msgspec.Struct, frozen=True):
 
 class CheckAttempts(msgspec.Struct, frozen=True):
     """Finished with the highest attempt (int) claimed in the run folder."""
+
+
+class ReadCommands(msgspec.Struct, frozen=True):
+    """Finished with what people ordered through the run folder and was not answered yet: tuple of Command or Unreadable, oldest first.
+    Leaves a sign of life there too (attempts/<n>/alive)."""
+
+
+class WriteAnswer(msgspec.Struct, frozen=True):
+    """Write the answer to an order beside it."""
+
+    id: str
+    answer: Answer
 
 
 class EndRun(msgspec.Struct, frozen=True):

@@ -62,6 +62,8 @@ class Child:
     """Why the newest incarnation ended or is being ended; empty while it is well."""
     restart_wanted: bool = False
     set_aside: bool = False
+    is_held: bool = False
+    """A person looks at it: it is neither ended nor started again on the controller's order."""
     silent_ticks: int = 0
     failures: deque[float] = field(default_factory=deque)
     """Times of the failures that still count against the crash limit."""
@@ -70,8 +72,8 @@ class Child:
     rendezvous: str = ""
     """Where part 0 of this incarnation listens, once it said so."""
     is_killing: bool = False
-    are_stacks_asked: bool = False
-    """This incarnation was to write its Python stacks."""
+    stacks_asked: int = 0
+    """How often this incarnation was to write its Python stacks."""
     is_writing_stacks: bool = False
     """On this node. It is told to end after them: that signal ends what has no handler for it yet."""
     is_told: bool = False
@@ -89,7 +91,7 @@ class Child:
 
     def entry(self) -> Entry:
         url = self.url if self.state is ChildState.live else ""
-        return Entry(self.name, self.incarnation, url, self.lost, self.set_aside)
+        return Entry(self.name, self.incarnation, url, self.lost, self.set_aside, self.is_held)
 
     def part_at(self, node: str) -> int | None:
         """Its living part there: a node has at most one."""
@@ -101,7 +103,7 @@ class Child:
         if part is None:
             return None
         wanted = Wanted.kill if self.is_killing else Wanted.terminate if self.state is ChildState.stopping else Wanted.run
-        return ChildOrder(self.name, self.incarnation, wanted, part, self.rendezvous if part else "", self.are_stacks_asked)
+        return ChildOrder(self.name, self.incarnation, wanted, part, self.rendezvous if part else "", self.stacks_asked)
 
     def part_ended(self, part: int, reason: str, code: int) -> bool:
         """It is gone; True if no other one is left."""

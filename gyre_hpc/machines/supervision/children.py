@@ -51,7 +51,7 @@ class Children:
         child.state, child.url, child.lost = ChildState.starting, "", ""
         child.restart_wanted, child.silent_ticks = False, 0
         child.parts, child.rendezvous, child.is_killing, child.end = set(), "", False, None
-        child.are_stacks_asked = child.is_writing_stacks = child.is_told = False
+        child.stacks_asked, child.is_writing_stacks, child.is_told = 0, False, False
         return [
             *self._start_part(child, 0),
             SetTimer(child.key("start"), self._settings.start_s(child.policy)),
@@ -85,7 +85,7 @@ class Children:
         child.state, child.url, child.lost = ChildState.stopping, "", reason
         grace = SetTimer(child.key("grace"), self._settings.grace_s)
         if is_fault:
-            return [*self.ask_stacks(child), *self.end_here(child), grace]
+            return [*self.ask_stacks(child, reason), *self.end_here(child), grace]
         return [*self.end_here(child), SetTimer(child.key("stacks"), self._settings.grace_s / 2), grace]
 
     def end_here(self, child: Child) -> list[Effect]:
@@ -95,12 +95,15 @@ class Children:
         child.is_told = True
         return [Start(child.key("term"), TerminateProcess(child.name, child.incarnation))]
 
-    def ask_stacks(self, child: Child) -> list[Effect]:
+    def stack_files(self, child: Child) -> str:
+        """Where its newest start writes them, a pattern below the run folder."""
+        return f"logs/{child.name}-{self._settings.attempt}-{child.incarnation}.*stacks"
+
+    def ask_stacks(self, child: Child, reason: str) -> list[Effect]:
         """All its parts, here and elsewhere."""
-        child.are_stacks_asked = True
-        files = f"logs/{child.name}-{self._settings.attempt}-{child.incarnation}.*stacks"
-        fields = {"process": child.name, "incarnation": child.incarnation, "reason": child.lost, "files": files}
-        if child.part_at(self._settings.name) is None:
+        child.stacks_asked += 1
+        fields = {"process": child.name, "incarnation": child.incarnation, "reason": reason, "files": self.stack_files(child)}
+        if child.part_at(self._settings.name) is None or child.is_writing_stacks:
             return [Note("stacks_asked", fields)]
         child.is_writing_stacks = True
         return [Start(child.key("stacks"), DumpStacks(child.name, child.incarnation)), Note("stacks_asked", fields)]

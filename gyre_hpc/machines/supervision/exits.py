@@ -44,7 +44,7 @@ class Exits:
         if child.policy is Policy.cell:
             child.state = ChildState.lost
             child.count_failure(now, self._settings.crash_window_s)
-            return self._children.spawn(child) if child.restart_wanted else []
+            return self._children.spawn(child) if child.restart_wanted and not child.is_held else []
         if child.policy is Policy.extra and code == 0:
             child.state = ChildState.over
             return []

@@ -14,10 +14,12 @@ from gyre_hpc.machines.supervision.child import ChildState, Policy, ending
 from gyre_hpc.machines.supervision.children import Children
 from gyre_hpc.machines.supervision.ending import FAREWELL, STAGE, TICK, Ending
 from gyre_hpc.machines.supervision.exits import Exits
+from gyre_hpc.machines.supervision.people import COMMANDS, People
 from gyre_hpc.machines.supervision.presence import Presence
 from gyre_hpc.machines.supervision.registry import MIRROR, Registry
 from gyre_hpc.machines.supervision.remote import ARRIVAL, Remote
 from gyre_hpc.machines.supervision.settings import SUPERSEDED, SupervisionSettings
+from gyre_hpc.protocol.people import Command
 from gyre_hpc.protocol.supervision import FinishRun, NodeReport, Register, RendezvousOpen, RestartCell, SetAside
 
 ATTEMPTS, CONTROLLER = "attempts", "controller"
@@ -33,6 +35,7 @@ class SupervisionMachine(Machine):
         self._ending = Ending(settings, self._children, self._remote)
         self._exits = Exits(settings, self._children, self._ending)
         self._presence = Presence(settings, self._children, self._remote, self._ending, self._exits)
+        self._people = People(settings, self._children, self._ending)
         self._registry = Registry()
         self._checking = False
 
@@ -65,7 +68,7 @@ class SupervisionMachine(Machine):
     # what happens
 
     def _begin(self) -> list[Effect]:
-        effects: list[Effect] = [SetTimer(TICK, self._settings.tick_s), *self._remote.begin()]
+        effects: list[Effect] = [SetTimer(TICK, self._settings.tick_s), *self._remote.begin(), *self._people.begin()]
         for child in self._children.cells_first:
             if self._remote.are_here(child.places):
                 effects += self._children.spawn(child)
@@ -76,6 +79,8 @@ class SupervisionMachine(Machine):
         match message:
             case Register():
                 return self._children.registered(message)
+            case Command():
+                return self._people.told(message)
             case NodeReport() if sender == message.node:
                 return self._presence.heard(now, message)
             case RendezvousOpen():
@@ -92,7 +97,7 @@ class SupervisionMachine(Machine):
         child = self._children.get(order.cell)
         if child is None or child.policy is not Policy.cell or child.incarnation != order.incarnation:
             return []
-        if child.set_aside or self._ending.finish or child.state is ChildState.waiting:
+        if child.set_aside or child.is_held or self._ending.finish or child.state is ChildState.waiting:
             return []
         if child.is_running:
             child.restart_wanted = True
@@ -134,6 +139,8 @@ class SupervisionMachine(Machine):
 
     def _timer(self, now: float, key: str) -> list[Effect]:
         verb, _, rest = key.partition("/")
+        if verb == COMMANDS:
+            return self._people.look()
         if verb == STAGE:
             return self._ending.tell_all()
         if verb == FAREWELL:
@@ -148,10 +155,12 @@ class SupervisionMachine(Machine):
         if verb == "backoff" and child.state is ChildState.waiting:
             return self._children.spawn(child)
         if verb == "start" and child.state is ChildState.starting:
+            if child.is_held:
+                return [SetTimer(key, self._settings.start_s(child.policy))]
             late = f"did not register within {self._settings.start_s(child.policy):g} s"
             return self._children.stop(child, late, is_fault=True)
         if verb == "stacks" and child.state is ChildState.stopping:
-            return self._children.ask_stacks(child)
+            return self._children.ask_stacks(child, child.lost)
         if verb == "grace" and child.state is ChildState.stopping:
             return self._children.kill(child)
         if verb == "gone" and child.state is ChildState.stopping:
@@ -159,6 +168,8 @@ class SupervisionMachine(Machine):
         return []
 
     def _finished(self, now: float, key: str, result: object) -> list[Effect]:
+        if (effects := self._people.finished(key, result)) is not None:
+            return effects
         if key == MIRROR:
             return self._registry.mirrored()
         if key == ATTEMPTS:
@@ -173,6 +184,8 @@ class SupervisionMachine(Machine):
         return self._children.stacks_over(key)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
+        if (effects := self._people.failed(key, reason)) is not None:
+            return effects
         if key == MIRROR:
             return [*self._registry.mirrored(), Note("mirror_failed", {"reason": reason})]
         if key == ATTEMPTS:

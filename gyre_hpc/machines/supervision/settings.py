@@ -8,6 +8,8 @@ from gyre_hpc.protocol.node_map import FIRST
 
 SUPERSEDED = 75
 """Exit code when a newer attempt of the run lives (EX_TEMPFAIL)."""
+STOPPED = 130
+"""Exit code of a run that was told to stop before its end."""
 REFUSED = 2
 """Exit code of a process that refuses its configuration: starting it again would change nothing."""
 NODE_LOST = 71
@@ -46,6 +48,8 @@ class SupervisionSettings:
     silent_ticks: int = 15
     """Ticks without a heartbeat after which a service is stopped and started again. Ticks, not seconds: a machine that was
     suspended wakes with one tick, not with a dead service."""
+    commands_s: float = 2.0
+    """Between two looks for orders in the run folder."""
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL."""
     backoff_s: float = 0.2

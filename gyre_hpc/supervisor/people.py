@@ -1,0 +1,78 @@
+"""commands/ in the run folder: what people want of a run that they may reach no other way, and what they are answered."""
+
+import asyncio
+import contextlib
+import os
+import re
+import stat
+
+import msgspec
+
+from gyre_hpc.clock import unix_s
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.machines.supervision import ReadCommands, WriteAnswer
+from gyre_hpc.protocol.people import Command, Unreadable, Wish
+from gyre_hpc.supervisor.children import Tell
+from gyre_hpc.whole_file import write_whole
+
+_NAME = re.compile(r"([A-Za-z0-9_-]{1,80})\.json")
+_LARGEST = 1 << 16
+"""Bytes of an order."""
+
+
+class People:
+    """Actions of supervisor-0."""
+
+    def __init__(self, folder: RunFolder, attempt: int) -> None:
+        self._folder, self._attempt = folder, attempt
+
+    async def read(self, key: str, action: ReadCommands, tell: Tell) -> tuple[Command | Unreadable, ...]:
+        """Raises OSError."""
+        return await asyncio.to_thread(self._read)
+
+    async def answer(self, key: str, action: WriteAnswer, tell: Tell) -> None:
+        """Raises OSError."""
+        answer = msgspec.structs.replace(action.answer, time=unix_s())
+        await asyncio.to_thread(write_whole, self._folder.answer(action.id), msgspec.json.encode(answer), mode=0o600)
+
+    def _read(self) -> tuple[Command | Unreadable, ...]:
+        self._touch()
+        try:
+            names = set(os.listdir(self._folder.commands))
+        except FileNotFoundError:  # nobody wanted anything yet
+            return ()
+        ids = (found[1] for name in sorted(names) if (found := _NAME.fullmatch(name)))
+        return tuple(filter(None, (self._one(id) for id in ids if self._folder.answer(id).name not in names)))
+
+    def _touch(self) -> None:
+        """By the clock of the file system where it has one; takes no space, so that a full disk is no death."""
+        path = self._folder.alive(self._attempt)
+        with contextlib.suppress(OSError):
+            try:
+                os.utime(path)
+            except FileNotFoundError:
+                os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+
+    def _one(self, id: str) -> Command | Unreadable | None:
+        """None: it is gone, or cannot be read just now."""
+        try:
+            # Whatever lies there: opening a pipe without a writer would wait for one.
+            file = os.open(self._folder.command(id), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except PermissionError as error:
+            return Unreadable(id, str(error))
+        except OSError:
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(file).st_mode):
+                return Unreadable(id, "it is no file")
+            data = os.read(file, _LARGEST + 1)
+        except OSError:
+            return None
+        finally:
+            os.close(file)
+        if len(data) > _LARGEST:
+            return Unreadable(id, f"it has more than {_LARGEST} bytes")
+        try:
+            return Command(id, msgspec.json.decode(data, type=Wish))
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            return Unreadable(id, str(error))
