@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gyre_hpc.machines.call.actions import Earlier
+from gyre_hpc.machines.call.earlier import earlier_of, is_over
 from gyre_hpc.protocol.identity import shard_of
-from gyre_hpc.protocol.journal import ExecutionEnd, Record, execution_of
-from gyre_hpc.trajectory.lives import counting
+from gyre_hpc.protocol.journal import Record, execution_of
 from gyre_hpc.trajectory.segment import attempt_of, read_records
 
 
@@ -28,13 +28,3 @@ def read_earlier(folder: Path, shard: str, shards: Sequence[str], attempt: int) 
         for execution, by_attempt in found.items()
         if shard_of(execution, shards) == shard and not is_over(by_attempt)
     )
-
-
-def earlier_of(execution: str, by_attempt: dict[int, list[Record]]) -> Earlier:
-    """What counts of an execution's records."""
-    return Earlier(execution, tuple(sorted(by_attempt)), tuple(counting(by_attempt)))
-
-
-def is_over(by_attempt: dict[int, list[Record]]) -> bool:
-    """The newest attempt says that it takes no more calls."""
-    return any(isinstance(record, ExecutionEnd) for record in by_attempt[max(by_attempt)])

@@ -3,7 +3,7 @@
 from typing import Any
 
 from gyre_hpc.machines.batch import actions
-from gyre_hpc.protocol.journal import CallBegin, ExecutionEnd
+from gyre_hpc.protocol.journal import execution_of
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.simulation.network import plain
 from gyre_hpc.simulation.process import ActionFailed, Process, Running
@@ -147,9 +147,8 @@ class ControllerWorld:
         for key, records in self.sim.disk.journals():
             start = self._offsets.get(key, 0)
             for record in records[start:]:
-                name = record.execution if isinstance(record, CallBegin | ExecutionEnd) else record.call
-                if not name.startswith("eval-"):
-                    self._fold.add(record)
+                if not execution_of(record).startswith("eval-"):
+                    self._fold.add(record, key[1])
             self._offsets[key] = len(records)
 
 

@@ -4,7 +4,10 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
+from gyre_hpc.machines.call.actions import Earlier
+from gyre_hpc.machines.call.earlier import earlier_of, is_over
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import execution_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +44,14 @@ class Disk:
     def journals(self) -> list[tuple[tuple[str, int], list[Any]]]:
         """Every shard's journal, of all attempts."""
         return [(key, records) for key, records in sorted(self.logs.items()) if key[0].startswith("gateway-")]
+
+    def earlier(self, shard: str, attempt: int) -> tuple[Earlier, ...]:
+        """As gateway/earlier.py: an execution stays with its shard."""
+        found: defaultdict[str, dict[int, list[Any]]] = defaultdict(dict)
+        for number in range(1, attempt):
+            for record in self.logs[shard, number]:
+                found[execution_of(record)].setdefault(number, []).append(record)
+        return tuple(earlier_of(execution, by_attempt) for execution, by_attempt in found.items() if not is_over(by_attempt))
 
     def prune(self, keep: int) -> None:
         """As train/checkpoint_folder.py: all but the newest go."""

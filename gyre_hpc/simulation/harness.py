@@ -12,7 +12,7 @@ from gyre_hpc.machines.call.actions import Arrived, Reply
 from gyre_hpc.simulation.gateway_world import GatewayWorld
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
-from gyre_hpc.simulation.thread import About, Thread
+from gyre_hpc.simulation.thread import About, Thread, dated
 
 _RETRY_S = 0.4
 
@@ -20,8 +20,8 @@ _RETRY_S = 0.4
 class Agent:
     """Runs in a runner; dies with it. `done(finished)` once, unless it is stopped by force."""
 
-    def __init__(self, process: Process, execution: str, gateway: str, done: Callable[[bool], None]) -> None:
-        self._process, self._execution, self._gateway = process, execution, gateway
+    def __init__(self, process: Process, execution: str, gateway: str, done: Callable[[bool], None], life: int = 0) -> None:
+        self._process, self._execution, self._gateway, self._life = process, execution, gateway, life
         self._dice = random.Random(f"{process.sim.scenario.seed}/{execution}")
         self._done = done
         self._threads: list[Thread] = []
@@ -33,7 +33,7 @@ class Agent:
         process.on_death.append(self.stop)
 
     def start(self) -> None:
-        first = [Message(role="system", content="task"), Message(role="user", content=self._execution)]
+        first = [Message(role="system", content="task"), Message(role="user", content=dated(self._execution, self._life))]
         if self._dice.random() < 0.03:
             # More than the model's context: refused, and this agent knows no way out.
             first += [Message(role="user", content=f"page {page}") for page in range(140)]
@@ -60,6 +60,8 @@ class Agent:
             if self._dice.random() < 0.6
             else role
         )
+        # Names of threads are made up anew in each life.
+        name = name and dated(name, self._life)
         thread = Thread(name, role, messages, turns, then, stream=self._dice.random() < 0.7)
         thread.stores = self._dice.random() < 0.3
         thread.instructed = thread.stores and role == "main" and self._dice.random() < 0.5
@@ -86,7 +88,7 @@ class Agent:
         sim = self._process.sim
         thread.number, thread.heard, thread.connection = thread.number + 1, "", None
         thread.tries += 1
-        number, request = thread.number, thread.request(self._execution)
+        number, request = thread.number, thread.request(self._execution, self._life)
         if not again and isinstance(request, Arrived):
             sim.watch.asks(self._execution, request.request_hash)
         gateway = sim.network.peer_at(self._gateway, self._process.attempt)

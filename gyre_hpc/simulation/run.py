@@ -189,9 +189,15 @@ class Simulation:
         process.tell(Restarted(self._records(process)))
 
     def _records(self, process: Process) -> tuple[Any, ...]:
-        """As the shells: the controller reads the logs of all attempts, everybody else its own attempt's."""
+        """As the shells: the controller reads the logs of all attempts, everybody else its own attempt's; a gateway has what earlier
+        attempts recorded of its executions, too."""
         attempts = range(1, process.attempt + 1) if process.kind == "controller" else [process.attempt]
-        return tuple(record for attempt in attempts for record in self.disk.logs[process.name, attempt])
+        own = tuple(record for attempt in attempts for record in self.disk.logs[process.name, attempt])
+        if process.kind != "gateway":
+            return own
+        earlier = self.disk.earlier(process.name, process.attempt)
+        self.watch.inherits(process, earlier)
+        return (*earlier, *own)
 
     def end_process(self, process: Process, code: int) -> None:
         process.exit_code = code

@@ -37,7 +37,7 @@ class RunnerWorld:
         running.end_after(0.0002, lambda: 0.0)
 
     def _prepare(self, running: Running, action: PrepareWorkspace) -> None:
-        self.sim.watch.begins(self.process, action.begin.execution)
+        self.sim.watch.begins(self.process, action.begin)
 
         def work() -> None:
             if random.Random(f"workspace {action.begin.execution}").random() < 0.02:
@@ -56,7 +56,7 @@ class RunnerWorld:
         if random.Random(f"sandbox {execution}").random() < 0.02:
             running.end_after(0.05, lambda: HarnessEnd(code=1, started=False, finished=False, tail="no sandbox"))
             return
-        agent = Agent(self.process, execution, action.gateway, done)
+        agent = Agent(self.process, execution, action.gateway, done, action.begin.life)
         self._agents[execution] = (agent, running)
         running.on_stop = agent.stop
         self.process.later(self.sim.kernel.short(0.1), lambda: None if agent.is_over else agent.start())

@@ -4,9 +4,11 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from gyre_hpc.chat.base import Message
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Retrieve
-from gyre_hpc.machines.call.turns import digest, digest_turns
+from gyre_hpc.machines.call.turns import digest, digest_turns, likeness_of
 from gyre_hpc.simulation.gateway_world import Connection
 
 
@@ -22,6 +24,18 @@ class About(enum.Enum):
     """One that was deleted: it must not be there."""
     cancel = "cancel"
     """To give up the call that it waited for."""
+
+
+_CLOCK = " by the clock of life "
+
+
+def dated(text: str, life: int) -> str:
+    """What a later life says otherwise without meaning it."""
+    return f"{text}{_CLOCK}{life}" if life else text
+
+
+def canonical(text: str) -> str:
+    return text.partition(_CLOCK)[0]
 
 
 @dataclass(eq=False)
@@ -80,14 +94,14 @@ class Thread:
         """What it wants back with a stored answer."""
         return (b"short", b"long" * 99) if self.instructed else ()
 
-    def request(self, execution: str) -> Arrived | Retrieve | Forget | Cancel:
+    def request(self, execution: str, life: int = 0) -> Arrived | Retrieve | Forget | Cancel:
         """Its next one."""
         inquiry = self.inquiry(execution)
         if inquiry is not None:
-            return inquiry
+            return msgspec.structs.replace(inquiry, life=life)
         first = 1 if self.instructed else 0
         messages = self.messages[:first] + self.messages[max(first, self.num_known) :]
-        turns = digest_turns(messages)
+        turns = digest_turns(messages, canonical)
         asked = f"{self.name}\n{self.previous}\n{self.stop}"
         identity = digest(execution.encode(), asked.encode(), *(turn.digest for turn in turns))
         return Arrived(
@@ -106,4 +120,6 @@ class Thread:
             instructed=self.instructed,
             logprobs=self.logprobs,
             echo=self.echo,
+            likeness=likeness_of(self.role.encode(), f"{self.previous}\n{self.stop}".encode(), turns=turns),
+            life=life,
         )

@@ -13,6 +13,7 @@ from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import EngineAttempt
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.protocol.to_cell import Order
+from gyre_hpc.protocol.to_runner import Begin
 from gyre_hpc.simulation.engine import Engine
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.kv import Transfer
@@ -45,6 +46,7 @@ class Watch:
         self.cancelled = self._calls.cancelled
         self.continued = self._calls.continued
         self.asks = self._calls.asks
+        self.inherits = self._calls.inherits
         self.made = self._training.made
         self.applies = self._training.applies
         self.accumulates = self._training.accumulates
@@ -130,8 +132,8 @@ class Watch:
         if cell.engine.live:
             raise Violation(f"{cell.process.name}: the engine sleeps with {len(cell.engine.live)} live requests")
 
-    def begins(self, process: Process, execution: str) -> None:
-        self._documents.begins(execution)
+    def begins(self, process: Process, begin: Begin) -> None:
+        self._documents.begins(begin)
 
     def refused(self, execution: str, status: int, code: str) -> None:
         self._sim.counts[f"refused_{code}" if status else "connections_lost"] += 1

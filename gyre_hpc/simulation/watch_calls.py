@@ -8,13 +8,26 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from gyre_hpc.chat.base import Answer
-from gyre_hpc.machines.call.actions import EngineAttempt, Render, Reply, Say
+from gyre_hpc.machines.call.actions import Earlier, EngineAttempt, Render, Reply, Say
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Forgotten, Record, Stored
+from gyre_hpc.protocol.journal import (
+    CallBegin,
+    CallEnd,
+    CallProgress,
+    Delivered,
+    ExecutionEnd,
+    Forgotten,
+    Record,
+    Replayed,
+    Stored,
+    TakenUp,
+    execution_of,
+)
 from gyre_hpc.protocol.tensors import pack_ids, unpack_ids
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.tokens import draw, parse
+from gyre_hpc.simulation.watch_lives import LifeTruth
 
 if TYPE_CHECKING:
     from gyre_hpc.simulation.run import Simulation
@@ -50,14 +63,36 @@ class CallTruth:
         self._asked: Counter[tuple[str, str]] = Counter()
         self._begun: Counter[tuple[str, str]] = Counter()
         """(execution, request) -> how often clients asked for the first time, and calls that were made of it."""
+        self._life = LifeTruth()
         self._cancelled: set[str] = set()
         self._rendering: dict[tuple[Process, str], Render] = {}
         """(gateway, key) -> what is being rendered."""
         self._unrendered: dict[tuple[Process, str], Render] = {}
         """(gateway, call) -> suffix that could not be rendered."""
 
+    def inherits(self, process: Process, earlier: tuple[Earlier, ...]) -> None:
+        """A gateway begins with what earlier attempts recorded."""
+        self._life.inherits(process, earlier)
+
     def durable(self, process: Process, record: Record) -> None:
+        if self._life.is_over(process, execution_of(record)):
+            return
         match record:
+            case TakenUp(execution=execution):
+                self._life.taken_up(process, record, self.calls)
+                mine = {call: facts for call, facts in self.calls.items() if facts.begin.execution == execution}
+                self._cancelled -= mine.keys()
+                for facts in mine.values():
+                    facts.is_delivered = False
+                if record.known or not mine:
+                    self.first_versions.pop(execution, None)
+                if record.first_version is not None:
+                    self.first_versions[execution] = record.first_version
+                self._sim.counts["lives"] += 1
+            case Replayed(call=call):
+                self._life.replayed(record, self.calls[call])
+                self._sim.counts["replayed"] += 1
+                self._sim.counts["tokens_saved"] += record.num_tokens
             case CallBegin(call=call):
                 if call in self.calls:
                     raise Violation(f"call {call} begun twice")
@@ -145,6 +180,8 @@ class CallTruth:
 
     def attempts(self, process: Process, attempt: EngineAttempt) -> None:
         """A gateway asks an engine."""
+        if self._life.is_over(process, attempt.call.rpartition("/")[0]):
+            return
         if attempt.call in self._cancelled:
             raise Violation(f"{attempt.call}: goes on after it was cancelled")
         key = attempt.sampling.key
@@ -167,12 +204,16 @@ class CallTruth:
             raise Violation(f"{attempt.call}: its budget changed")
 
     def says(self, process: Process, say: Say) -> None:
+        if self._life.is_over(process, say.call.rpartition("/")[0]):
+            return
         text = self._said[process, say.conn] = self._said[process, say.conn] + say.text
         facts = self.calls.get(say.call)
         if facts is None or not facts.answer().content.startswith(text):
             raise Violation(f"{say.call}: a client is told text that is not durable")
 
     def replies(self, process: Process, reply: Reply) -> None:
+        if self._life.is_over(process, reply.call.rpartition("/")[0]):
+            return
         facts = self.calls.get(reply.call)
         if facts is None or facts.end is None or facts.end.finish != reply.finish:
             raise Violation(f"{reply.call}: answered before its end is durable")

@@ -9,7 +9,7 @@ from gyre_hpc.protocol.supervision import Directory
 from gyre_hpc.protocol.to_batch import CellReport
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_gateway import Table
-from gyre_hpc.protocol.to_runner import Assignment
+from gyre_hpc.protocol.to_runner import Assignment, Begin
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 
@@ -82,11 +82,11 @@ class DocumentTruth:
             case GroupBegun(group=group):
                 self._only_once("group begun", group)
             case ExecutionEnded(ended=ended):
-                self._only_once("end recorded", ended.execution)
-            case Began(execution=execution):
-                self._only_once("execution begun", execution)
+                self._only_once("end recorded", ended.execution, ended.life)
+            case Began(execution=execution, life=life):
+                self._only_once("execution begun", execution, life)
             case Finish(ended=ended):
-                self._only_once("execution ended", ended.execution)
+                self._only_once("execution ended", ended.execution, ended.life)
 
-    def begins(self, execution: str) -> None:
-        self._only_once("workspace made", execution)
+    def begins(self, begin: Begin) -> None:
+        self._only_once("workspace made", begin.execution, begin.life)

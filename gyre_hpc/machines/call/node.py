@@ -63,6 +63,8 @@ class Node:
     likeness: str = ""
     life: int = 0
     """In which it was asked for last."""
+    earlier_contexts: tuple[str, ...] = ()
+    """`context` in the wordings of the lives before."""
     first_version: Version | None = None
     """That sampled its first token."""
     heard_at: float = 0.0

@@ -139,8 +139,10 @@ class RecordedTree:
         self.branches.add(node, node.branch, opening)
         if node.parent is not None:
             node.parent.num_children += 1
-        self._by_context[node.context].append(node)
-        self._walks.forget(node.context)
+        for context in dict.fromkeys((node.context, *node.earlier_contexts)):
+            # What is kept of its conversation has the wording of the life that kept it.
+            self._by_context[context].append(node)
+            self._walks.forget(context)
         self._by_request[node.request_hash].append(node)
 
     def begin_life(self, life: int) -> None:
@@ -157,6 +159,7 @@ class RecordedTree:
         """A call of an earlier life is asked for again, in its new wording. Raises KeyError if it is unknown."""
         node = self.nodes[record.call]
         self.recording.claim(node, record.thread)
+        node.earlier_contexts = tuple(dict.fromkeys((*node.earlier_contexts, node.context)))
         node.context, node.request_hash, node.thread = record.context, record.request_hash, record.thread
         node.life, node.heard_at = record.life, record.time
         self._show(node, opening)
@@ -186,7 +189,8 @@ class RecordedTree:
         """The recorded call whose answer `turn` is; equal ones go to the one least built upon, unless the turn names its call."""
         if turn.call:
             known = self.nodes.get(turn.call)
-            return known if known is not None and known.is_answered and known.context == context else None
+            is_here = known is not None and known.is_answered and known in self._by_context.get(context, ())
+            return known if is_here else None
         nodes = self._by_context.get(context, ())
         if len(nodes) == 1:
             return nodes[0] if _is_answer(nodes[0], turn) else None
