@@ -13,6 +13,7 @@ COMMANDS = {
     "status": "what a run is doing now, and what waits for what",
     "report": "write report.html and summary.json of a run",
     "calls": "the model calls of a run as the journal has them: what was rendered, sampled and sent, and why it branched",
+    "preflight": "whether a run could start: folders, ports, clocks, GPUs, versions of each node it would have",
     "cells": "how an allocation is cut into equal cells by kind of device and topology, and what is left over",
     "compare": "put finished or running runs side by side",
     "eval": "evaluate a checkpoint of a run on held-out tasks",

@@ -24,7 +24,7 @@ def claim_run_folder(config: Config, unix_s: float) -> RunFolder:
         with _made("paths.run", config.paths.run):
             return _claim_named(config.paths.run)
     stem = f"{time.strftime('%Y%m%d-%H%M%S', time.localtime(unix_s))}-{config.seed}"
-    above = Path.cwd() / "outputs" / config.experiment
+    above = outputs_above(config)
     with _made("paths.run", str(above)):
         above.mkdir(parents=True, exist_ok=True)
         for ordinal in range(1000):
@@ -35,6 +35,13 @@ def claim_run_folder(config: Config, unix_s: float) -> RunFolder:
                 continue  # another start in the same second
             return RunFolder(root)
     raise UserError("paths.run", "", f"{above} holds 1000 runs of this second; name a folder of your own")
+
+
+def outputs_above(config: Config) -> Path:
+    """The folder in which the run folder of a new run is made; it may not be there yet."""
+    if config.paths.run:
+        return Path(config.paths.run).expanduser().resolve().parent
+    return Path.cwd() / "outputs" / config.experiment
 
 
 def _claim_named(name: str) -> RunFolder:
