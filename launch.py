@@ -6,9 +6,9 @@ from gyre_hpc.config.schema import Config
 
 @hydra_main
 def launch(config: Config) -> int:
-    from gyre_hpc.launch.local import main  # after composing: --help needs none of it
+    from gyre_hpc.launch import start  # after composing: --help needs none of it
 
-    return main(config)
+    return start(config)
 
 
 if __name__ == "__main__":

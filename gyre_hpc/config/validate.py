@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from gyre_hpc.config import validate_engine
+from gyre_hpc.config import validate_engine, validate_slurm
 from gyre_hpc.config.place import LONGEST_SCRATCH
 from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode, TrainerKind
 from gyre_hpc.config.validate_engine import Breach
@@ -71,6 +71,7 @@ def validate(config: Config) -> None:
         validate_engine.tensor_parallel,
         validate_engine.deterministic,
         validate_engine.sglang,
+        validate_slurm.slurm,
         _scheduler,
         _model,
         _algo,

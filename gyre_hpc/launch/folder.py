@@ -33,19 +33,29 @@ def prepare(config: Config, unix_s: float) -> Claim:
     """Claim a run folder (a new one, or that of `resume`) and the next attempt in it. Raises UserError; then nothing new is left in it."""
     check_surroundings(config)
     folder = claim_run_folder(config, unix_s)
-    with _all_or_nothing(folder, config):
-        folder.token.parent.mkdir(mode=0o700, exist_ok=True)
-        if not folder.token.exists() or not folder.token.read_text().strip():
-            write_private(folder.token, secrets.token_hex(32).encode())
-        # Before the attempt: a folder that takes no writes must not end the attempt that may live there.
-        keep_told(folder)
-        paths = dataclasses.replace(config.paths, run=str(folder.root))
-        launch = dataclasses.replace(config.launch, force=[])
-        store_config(dataclasses.replace(config, resume="", paths=paths, launch=launch), folder.config)
-        claim = Claim(folder=folder, attempt=claim_attempt(folder.attempts))
-        _record(claim)
-        if not config.resume:
-            _tell(claim, config)
+    with all_or_nothing(folder, config):
+        fill(folder, config)
+        # After what was written: a folder that takes no writes must not end the attempt that may live there.
+        return begin_attempt(folder, config)
+
+
+def fill(folder: RunFolder, config: Config) -> None:
+    """The run token and the configuration, before any attempt. Raises OSError."""
+    folder.token.parent.mkdir(mode=0o700, exist_ok=True)
+    if not folder.token.exists() or not folder.token.read_text().strip():
+        write_private(folder.token, secrets.token_hex(32).encode())
+    keep_told(folder)
+    paths = dataclasses.replace(config.paths, run=str(folder.root))
+    launch = dataclasses.replace(config.launch, force=[])
+    store_config(dataclasses.replace(config, resume="", paths=paths, launch=launch), folder.config)
+
+
+def begin_attempt(folder: RunFolder, config: Config) -> Claim:
+    """Claim the next attempt; what it runs with is written down. Raises OSError."""
+    claim = Claim(folder=folder, attempt=claim_attempt(folder.attempts))
+    _record(claim)
+    if claim.attempt == 1:
+        _tell(claim, config)
     return claim
 
 
@@ -58,7 +68,7 @@ def _record(claim: Claim) -> None:
 
 
 @contextlib.contextmanager
-def _all_or_nothing(folder: RunFolder, config: Config) -> Iterator[None]:
+def all_or_nothing(folder: RunFolder, config: Config) -> Iterator[None]:
     """A folder that takes no writes (full, read-only, not ours) is bad input; a new one is left as it was found."""
     try:
         yield

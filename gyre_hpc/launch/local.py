@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Iterator
 from typing import TextIO
 
 from gyre_hpc.clock import unix_s
@@ -21,13 +20,14 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.finished import is_finished
 from gyre_hpc.launch.folder import Claim, prepare
+from gyre_hpc.launch.holding import hold_supervisor, stop_signals
 from gyre_hpc.machines.supervision import SUPERSEDED
+from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.view import follow, make_view
 from gyre_hpc.runner.workspaces import remove_tree
-from gyre_hpc.shell.lifetime import child_environment
 from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.supervisor.commands import MODULES
 
@@ -36,7 +36,6 @@ STOPPED = 130
 _DIED = 1
 _LOG_TAIL = 4096
 """Bytes of a log in which its last line is looked for."""
-_SUPERVISOR = "gyre_hpc.processes.supervisor"
 
 
 def main(config: Config, modules: str = MODULES) -> int:
@@ -52,7 +51,8 @@ def main(config: Config, modules: str = MODULES) -> int:
 def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
     """Start the supervisor of a claimed attempt, show the run, return its exit code."""
     _tell(f"run: {claim.folder.root}")
-    with _stop_signals() as stop, _supervisor(claim, modules) as supervisor:
+    argv = ["--attempt", str(claim.attempt), "--modules", modules]
+    with stop_signals() as stop, hold_supervisor(claim.folder, FIRST, argv) as supervisor:
         stop.pass_on_to(supervisor)
         _show(claim.folder, supervisor)
         code = supervisor.wait()
@@ -96,59 +96,6 @@ def _silence() -> None:
         with contextlib.suppress(OSError, ValueError):  # one that is no file
             os.dup2(nowhere, stream.fileno())
     os.close(nowhere)
-
-
-@contextlib.contextmanager
-def _supervisor(claim: Claim, modules: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The supervisor process, in a session of its own: Ctrl-C reaches it through us alone."""
-    log = claim.folder.log("supervisor-0")
-    log.parent.mkdir(exist_ok=True)
-    with open(log, "ab") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", _SUPERVISOR, "--run", str(claim.folder.root), "--attempt", str(claim.attempt), "--modules", modules],
-            stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True, env=child_environment(),
-        )  # fmt: skip
-    try:
-        yield process
-    finally:
-        assert process.stdin is not None
-        process.stdin.close()
-        process.wait()
-
-
-class _Stop:
-    """Ctrl-C, SIGTERM and the terminal's end become an orderly stop of the run; we stay until it is over."""
-
-    def __init__(self) -> None:
-        self.came = False
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def tell(self, number: int, frame: object) -> None:
-        """Handler of the signals."""
-        self.came = True
-        if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
-
-    def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
-        """A signal that came before there was a process is passed on now."""
-        self._process = process
-        if self.came:
-            process.terminate()
-
-
-@contextlib.contextmanager
-def _stop_signals() -> Iterator[_Stop]:
-    """From before the supervisor's start to after its end."""
-    stop = _Stop()
-    heard = [signal.SIGINT, signal.SIGTERM]
-    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
-        heard.append(signal.SIGHUP)
-    before = {sig: signal.signal(sig, stop.tell) for sig in heard}
-    try:
-        yield stop
-    finally:
-        for sig, handler in before.items():
-            signal.signal(sig, handler)
 
 
 def _conclude(claim: Claim, code: int) -> int:

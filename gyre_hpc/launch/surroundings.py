@@ -28,15 +28,8 @@ _GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 
 
 def check_surroundings(config: Config) -> None:
-    """Raises UserError for the first thing that is missing here."""
-    create_suite(config.suite, config.seed)
-    check_harness(config)
-    if config.engine.kind is not EngineKind.timed and config.model.path and not (Path(config.model.path) / "config.json").is_file():
-        raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
-    create_chat_format(config.model)  # after the folder that it may come from
-    if config.warm_start.executions:
-        create_scripted_agent(config.suite, config.warm_start.sloppiness)
-        _check_imitated(config)
+    """Raises UserError for the first thing that is missing for a run on this machine."""
+    check_inputs(config)
     if config.sandbox.kind is SandboxKind.bwrap:
         create_sandbox(config.sandbox.kind)
     _check_transport(config)
@@ -48,6 +41,18 @@ def check_surroundings(config: Config) -> None:
             "paths.scratch", str(scratch), f"TMPDIR is too long for sockets below it: at most {LONGEST_SCRATCH} bytes, e.g. /tmp"
         )
     _check_network(config)
+
+
+def check_inputs(config: Config) -> None:
+    """Raises UserError for the first thing that is missing wherever the run will be: suite, harness, model, what is imitated."""
+    create_suite(config.suite, config.seed)
+    check_harness(config)
+    if config.engine.kind is not EngineKind.timed and config.model.path and not (Path(config.model.path) / "config.json").is_file():
+        raise UserError("model.path", config.model.path, "name a Hugging Face folder, one that holds config.json")
+    create_chat_format(config.model)  # after the folder that it may come from
+    if config.warm_start.executions:
+        create_scripted_agent(config.suite, config.warm_start.sloppiness)
+        _check_imitated(config)
 
 
 def _check_network(config: Config) -> None:

@@ -35,8 +35,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "execution_restarted": ("execution instead_of", "failed through no fault of the agent; runs again under a new id"),
     "execution_lost": ("execution reason", "its runner is gone for the attempt; another life follows, or another try"),
     "life_begun": ("execution life reason", "its process is gone; a new one begins, and gets what was recorded"),
-    "execution_taken_up": ("execution life calls tokens", "the new process made its first request; so many calls and tokens are recorded"),
-    "call_replayed": ("call life finish num_output", "a request of a new life is a recorded call: nothing of it is sampled again"),
+    "execution_taken_up": ("execution life calls tokens seconds", "the new process made its first request; so many calls and tokens are recorded"),
+    "call_replayed": ("call life finish num_output seconds", "a request of a new life is a recorded call: nothing of it is sampled again"),
     "first_call": ("execution version", "its first model call was admitted to a cell that serves version"),
     "call_ended": ("call finish num_output cells wall_s", "a model call reached its end in the journal"),
     "call_failed": ("call reason", "a model call got no answer within its deadline"),
@@ -48,7 +48,10 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "branch": ("call parent reason role", "a call does not simply go on from its parent's answer"),
     "table": ("number cells", "a gateway goes by this routing table"),
-    "journal_replayed": ("executions open_calls records earlier?", "a gateway shard took up what an earlier one left; earlier: executions of earlier attempts"),
+    "journal_replayed": (
+        "executions open_calls records earlier?",
+        "a gateway shard took up what an earlier one left; earlier: executions of earlier attempts",
+    ),
     "storage_full": ("reason", "the run folder takes no writes; admission pauses, empty: cured"),
     "execution_ended": (
         "execution state score reason passed? wall_s? purpose?",
@@ -76,6 +79,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "cell_lost": ("cell reason voided", "a cell died or fell silent"),
     "cell_restarted": ("cell reason", "its next start was ordered"),
     "process_started": ("process incarnation", "a child of the supervisor was started"),
+    "job_started": ("job restarts hosts", "a SLURM job began this attempt on its first node"),
+    "job_ended": ("job exit_code signal next reason", "the attempt is over; what follows in its chain: requeue, leave or end"),
     "startup": (
         "process incarnation rank host steps",
         "a rank of a cell can work; seconds by step from the start of its process, imports first",

@@ -1,0 +1,66 @@
+"""Holds the supervisor of a node: it dies with this process, by signal and by the pipe that only we hold open."""
+
+import contextlib
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.shell.lifetime import child_environment
+
+_SUPERVISOR = "gyre_hpc.processes.supervisor"
+
+
+@contextlib.contextmanager
+def hold_supervisor(folder: RunFolder, name: str, argv: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
+    """The supervisor process, in a session of its own: Ctrl-C reaches it through us alone. argv: beside --run."""
+    log = folder.log(name)
+    log.parent.mkdir(exist_ok=True)
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", _SUPERVISOR, "--run", str(folder.root), *argv],
+            stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True, env=child_environment(),
+        )  # fmt: skip
+    try:
+        yield process
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        process.wait()
+
+
+class Stop:
+    """Signals become an orderly stop of the run; we stay until it is over."""
+
+    def __init__(self) -> None:
+        self.came = ""
+        """Name of the first signal; empty: none."""
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def tell(self, number: int, frame: object) -> None:
+        """Handler of the signals."""
+        self.came = self.came or signal.Signals(number).name
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
+
+    def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
+        """A signal that came before there was a process is passed on now."""
+        self._process = process
+        if self.came:
+            process.terminate()
+
+
+@contextlib.contextmanager
+def stop_signals(*more: signal.Signals) -> Iterator[Stop]:
+    """Ctrl-C, SIGTERM, the terminal's end and `more`, from before the supervisor's start to after its end."""
+    stop = Stop()
+    heard = [signal.SIGINT, signal.SIGTERM, *more]
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup
+        heard.append(signal.SIGHUP)
+    before = {sig: signal.signal(sig, stop.tell) for sig in heard}
+    try:
+        yield stop
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)

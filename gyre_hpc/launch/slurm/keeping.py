@@ -1,0 +1,53 @@
+"""Keeps as many satellite jobs asked for as the run wants now: missing ones are submitted, waiting ones beyond are cancelled.
+
+One question to SLURM for all jobs of this user. What runs is left alone: it ends by itself.
+"""
+
+import getpass
+
+import msgspec
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.slurm import queue
+from gyre_hpc.launch.slurm.satellite import KIND, Asked, submit_satellite
+from gyre_hpc.launch.slurm.submit import jobs_of
+
+_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"})
+_RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
+
+
+class Kept(msgspec.Struct, frozen=True, kw_only=True):
+    """How it stands after the orders."""
+
+    waiting: int
+    running: int
+    refused: str = ""
+    """Why a job that was wanted could not be submitted; empty: nothing was refused."""
+
+
+def keep(config: Config, folder: RunFolder, wanted: int) -> Kept:
+    """Raises UserError when SLURM does not answer: nothing is ordered blindly."""
+    states = _states()
+    mine = [(record.job, states[record.job]) for record in jobs_of(folder, KIND) if record.job in states]
+    running = [job for job, state in mine if state in _RUNNING]
+    waiting = [job for job, state in mine if state in _WAITING]
+    while waiting and len(waiting) + len(running) > wanted:
+        queue.cancel(waiting.pop())  # what was not cancelled is found again next time
+    refused = ""
+    while not refused and len(waiting) + len(running) < wanted:
+        try:
+            waiting.append(submit_satellite(config, folder, Asked.of(config)))
+        except (UserError, OSError) as error:
+            refused = str(error)
+    return Kept(waiting=len(waiting), running=len(running), refused=refused)
+
+
+def _states() -> dict[str, str]:
+    """Of every job of this user."""
+    answer = queue.ask(["squeue", "-h", "-u", getpass.getuser(), "-o", "%i %T"])
+    if answer is None or answer.returncode:
+        said = "no answer" if answer is None else answer.stderr.strip()
+        raise UserError("squeue", said, "SLURM does not say which satellites there are")
+    return {job: state for job, _, state in (line.strip().partition(" ") for line in answer.stdout.splitlines())}

@@ -1,0 +1,125 @@
+"""Jobs whose cells join a run that is under way, and may vanish at any instant; and a machine that joins without SLURM.
+
+A job's only task on each node holds a joining supervisor. SLURM may requeue it: it then joins again, while the run's newest attempt
+lives, and ends when that is over.
+"""
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_address
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from gyre_hpc.clock import unix_s
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
+from gyre_hpc.errors import UserError
+from gyre_hpc.launch.holding import hold_supervisor, stop_signals
+from gyre_hpc.launch.slurm.job import Task
+from gyre_hpc.launch.slurm.sbatch import Request, request_of, submit
+from gyre_hpc.launch.slurm.submit import JobRecord, record_job
+from gyre_hpc.supervisor.joining import RunOver, newest_start
+
+KIND = "satellite"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asked:
+    """One satellite job. Empty or 0: as the run's own job has it (cells: as the node's GPUs allow)."""
+
+    nodes: int = 1
+    partition: str = ""
+    time_min: int = 60
+    cells: int = 0
+    """Of each node."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """More sbatch options, name without dashes -> value; an empty value makes a flag."""
+    dependency: str = ""
+    """As sbatch takes it."""
+
+    @classmethod
+    def of(cls, config: Config) -> "Asked":
+        """What the configuration of a run says of its satellites."""
+        launch = config.launch
+        return cls(nodes=launch.satellite_nodes, partition=launch.satellite_partition, time_min=launch.satellite_time_min)
+
+
+@dataclass(frozen=True, slots=True)
+class SatelliteJob:
+    """The function of a satellite job, on each of its nodes; ends the process with the exit code."""
+
+    run: str
+    """Absolute path of the run folder."""
+    cells: int
+
+    def __call__(self) -> None:
+        task = Task.of(os.environ)
+        code = hold(RunFolder(self.run), f"supervisor-j{task.job}n{task.node}", self.cells, task.hosts[task.node])
+        sys.exit(code if code >= 0 else 1)
+
+
+def hold(folder: RunFolder, name: str, cells: int, host: str = "", *, interface: str = "") -> int:
+    """Join from this machine until the run is over or a signal comes; the supervisor's exit code."""
+    argv = ["--name", name, "--cells", str(cells)]
+    for option, value in (("--host", host), ("--interface", interface)):
+        argv += [option, value] if value else []
+    with stop_signals(signal.SIGUSR2) as stop, hold_supervisor(folder, name, argv) as supervisor:
+        stop.pass_on_to(supervisor)
+        return supervisor.wait()
+
+
+def check_joinable(folder: RunFolder, *, from_elsewhere: bool) -> None:
+    """The run is under way, and listens where other nodes reach it. Raises UserError."""
+    try:
+        start = newest_start(folder)
+    except RunOver as over:
+        raise UserError("--run", str(folder.root), f"{over}; there is nothing to join") from over
+    if start is None:
+        raise UserError("--run", str(folder.root), "has not started yet: satellites join a run that is under way")
+    host = urlsplit(start.url).hostname or ""
+    if from_elsewhere and ip_address(host).is_loopback:
+        raise UserError("network.interface", host, "other nodes cannot reach this run; start it with one that they can (or join by --here)")
+
+
+def request_for(config: Config, folder: RunFolder, asked: Asked) -> Request:
+    """The job as SLURM is asked for it. Raises UserError."""
+    if asked.nodes < 1 or asked.time_min < 1:
+        raise UserError("--nodes, --time", f"{asked.nodes}, {asked.time_min}", "give 1 or more of each")
+    request = request_of(config, folder.code if (folder.code / "DONE").exists() else _here(), asked.dependency)
+    options = {name: value for name, value in request.options.items() if name not in ("signal", "no-requeue")}
+    options["requeue"] = True
+    options |= {name: value or True for name, value in asked.options.items()}
+    return replace(
+        request,
+        name=f"{request.name}-satellite",
+        nodes=asked.nodes,
+        time_min=asked.time_min,
+        partition=asked.partition or request.partition,
+        options=options,
+    )
+
+
+def submit_satellite(config: Config, folder: RunFolder, asked: Asked) -> str:
+    """Job id; told in jobs/<job>.json. Raises UserError with what SLURM said, OSError."""
+    request = request_for(config, folder, asked)
+    folder.jobs.mkdir(exist_ok=True)
+    job = submit(request, folder.jobs, SatelliteJob(str(folder.root), asked.cells))
+    record = JobRecord(job=job, kind=KIND, submitted=unix_s(), partition=request.partition, nodes=request.nodes,
+                       time_min=request.time_min, name=request.name)  # fmt: skip
+    record_job(folder, record)
+    return job
+
+
+def submit_at_launch(config: Config, folder: RunFolder, job: str) -> list[str]:
+    """The satellites of a run whose compute nodes may not submit: they wait for `job` to begin. Ids. Raises UserError, OSError."""
+    asked = replace(Asked.of(config), dependency=f"after:{job}")
+    return [submit_satellite(config, folder, asked) for _ in range(config.launch.satellites)]
+
+
+def _here() -> Path:
+    import gyre_hpc
+
+    return Path(gyre_hpc.__path__[0]).resolve().parent

@@ -1,0 +1,111 @@
+"""The one file that knows submitit: what an sbatch script of ours looks like, and how it gets into the queue.
+
+submitit writes the script, pickles the job's function beside it and starts it by srun, one task per node (submitit 1.5). Its own
+handling of signals and requeues is replaced by the job's (job.py): it loses a preemption without SIGUSR2 and races SLURM's own requeue.
+"""
+
+import shlex
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gyre_hpc.config.schema import Chain, Config, EnvironmentKind
+from gyre_hpc.errors import UserError
+
+_SURVIVING = ("--no-kill", "--kill-on-bad-exit=0", "--wait=0")
+"""A node that dies, or a supervisor that ends, must not take the other nodes' with it."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """One job: `function(*arguments)` runs as the only task of each of its nodes."""
+
+    name: str
+    nodes: int
+    time_min: int
+    partition: str
+    options: dict[str, Any]
+    """sbatch options beside those above, names without dashes; True makes a flag."""
+    setup: list[str]
+    srun_options: list[str]
+    python: str = ""
+    """Shell command of the interpreter; empty: this one."""
+
+
+def request_of(config: Config, code: Path | None, dependency: str = "") -> Request:
+    """What a run asks SLURM for. code: folder that Python looks into first. dependency: as sbatch takes it."""
+    slurm, launch = config.cluster.slurm, config.launch
+    options: dict[str, Any] = {"signal": f"USR2@{slurm.signal_s}", "no-kill": True, "open-mode": "append"}
+    options["requeue" if launch.chain is Chain.requeue else "no-requeue"] = True
+    for name, value in (
+        ("gpus-per-node", slurm.gpus_per_node),
+        ("cpus-per-task", slurm.cpus_per_node),
+        ("account", slurm.account),
+        ("qos", slurm.qos),
+        ("constraint", slurm.constraint),
+        ("dependency", dependency),
+    ):
+        if value:
+            options[name] = value
+    if slurm.memory_gb:
+        options["mem"] = f"{slurm.memory_gb}G"
+    options |= {name: value or True for name, value in slurm.options.items()}
+    srun = list(slurm.srun_options)
+    if slurm.cpus_per_node:
+        srun.append(f"--cpus-per-task={slurm.cpus_per_node}")
+    if launch.environment is EnvironmentKind.container:
+        srun.append(f"--container-image={slurm.container}")
+    return Request(
+        name=slurm.job_name or f"gyre-{config.experiment}-{config.seed}",
+        nodes=slurm.nodes,
+        time_min=slurm.time_min,
+        partition=slurm.partition,
+        options=options,
+        setup=[*slurm.setup, *_paths(code)],
+        srun_options=srun,
+    )
+
+
+def script(request: Request, folder: Path) -> str:
+    """The sbatch script as it would be submitted. Raises UserError."""
+    executor = _executor(request, folder)
+    return str(executor._make_submission_file_text(executor._submitit_command_str, "dry-run"))
+
+
+def submit(request: Request, folder: Path, function: Callable[..., Any], *arguments: Any) -> str:
+    """Job id. `folder` holds script, function and output of the job. Raises UserError with what SLURM said."""
+    from submitit.core.utils import FailedJobError
+
+    executor = _executor(request, folder)
+    try:
+        return str(executor.submit(function, *arguments).job_id)
+    except FailedJobError as error:
+        said = next((line for line in str(error).splitlines() if "error:" in line), " ".join(str(error).split()))
+        raise UserError("cluster.slurm", request.partition, f"SLURM refused the job: {said.strip()}") from error
+
+
+def _executor(request: Request, folder: Path) -> Any:
+    from submitit.slurm.slurm import SlurmExecutor
+
+    try:
+        executor = SlurmExecutor(folder=folder, python=request.python or shlex.quote(sys.executable))
+    except RuntimeError as error:
+        raise UserError("cluster.kind", "slurm", "there is no SLURM here (srun is not on PATH); use cluster=local") from error
+    executor.update_parameters(
+        job_name=request.name,
+        nodes=request.nodes,
+        ntasks_per_node=1,
+        wckey=None,
+        time=request.time_min,
+        setup=request.setup,
+        srun_args=[*_SURVIVING, *request.srun_options],
+        additional_parameters=request.options,
+        **({"partition": request.partition} if request.partition else {}),
+    )
+    return executor
+
+
+def _paths(code: Path | None) -> list[str]:
+    return [] if code is None else [f"export PYTHONPATH={shlex.quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}"]
