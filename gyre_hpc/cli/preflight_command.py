@@ -13,7 +13,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "words", metavar="RUN|KEY=VALUE", nargs="*", help="a run folder to go on with, and overrides as launch.py takes them"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object: probes of the nodes by place, troubles")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: probes (of the nodes, by place) and troubles")
 
 
 def call(args: argparse.Namespace) -> int:
@@ -31,17 +31,7 @@ def call(args: argparse.Namespace) -> int:
     overrides = [word for word in args.words if word not in runs]
     config = compose_config([*(f"resume={Path(run).resolve()}" for run in runs), *overrides])
     verdict, hosts = ask(config, Path(config.resume) if config.resume else None)
-    if args.json:
-        troubles = [{**_plain(trouble), "weight": trouble.weight.value} for trouble in verdict.troubles]
-        print(msgspec.json.encode({"nodes": verdict.probes, "troubles": troubles}).decode())
-    else:
-        print(table(verdict, hosts))
+    print(msgspec.json.encode(verdict).decode() if args.json else table(verdict, hosts))
     if config.cluster.kind is ClusterKind.local:
         check_surroundings(config)  # what launch.py asks at its door: it says one thing at a time
     return 2 if verdict.refusals else 0
-
-
-def _plain(trouble: object) -> dict[str, object]:
-    import dataclasses
-
-    return dataclasses.asdict(trouble)  # type: ignore[call-overload,no-any-return]

@@ -36,9 +36,26 @@ class RunFolder:
         return self.attempts / str(attempt) / "nodes.json"
 
     @property
+    def preflight(self) -> Path:
+        """preflight/<job>-<restarts>.json: what was found before that start; beside it, while the nodes meet, a folder of that name."""
+        return self.root / "preflight"
+
+    @property
     def commands(self) -> Path:
         """commands/<id>.json: what people order through the folder alone; commands/<id>.ack.json: the answer of supervisor-0."""
         return self.root / "commands"
+
+    def command(self, id: str) -> Path:
+        """commands/<id>.json: one wish, written whole by who has it."""
+        return self.commands / f"{id}.json"
+
+    def answer(self, id: str) -> Path:
+        """commands/<id>.ack.json"""
+        return self.commands / f"{id}.ack.json"
+
+    def alive(self, attempt: int) -> Path:
+        """attempts/<n>/alive: empty; its time is the newest sign of life of the attempt's supervisor-0, which touches it."""
+        return self.attempts / str(attempt) / "alive"
 
     @property
     def jobs(self) -> Path:

@@ -21,7 +21,7 @@ def preflight(cluster: Cluster, folder: Path, *overrides: str) -> tuple[int, dic
 def test_every_node_is_asked_and_reaches_the_first(cluster: Cluster, shared_folder: Path):
     code, said, errors = preflight(cluster, shared_folder, "network.port_range=18000-18100")
     assert code == 0, (said, errors)
-    nodes = said["nodes"]
+    nodes = said["probes"]
     assert isinstance(nodes, dict) and len({probe["host"] for probe in nodes.values()} & set(cluster.nodes)) == 2
     ways = [way for probe in nodes.values() for way in probe["connections"]]
     assert len(ways) == 3 and all(18000 <= int(way["address"].partition(":")[2]) <= 18100 for way in ways)

@@ -1,5 +1,6 @@
 """The probes of all nodes of a run: here, within a running job (each node calls `preflight`), or from a login node by a short srun."""
 
+import asyncio
 import contextlib
 import shutil
 import sys
@@ -20,33 +21,46 @@ from gyre_hpc.launch.preflight.meeting import LATEST_S, take_part
 from gyre_hpc.launch.preflight.probe import host_here
 from gyre_hpc.launch.preflight.srun import srun
 from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.shell.timers import until
+from gyre_hpc.whole_file import write_whole
 
 CONFIG, PROBES = "config.yaml", "probes.json"
 """Files of a meeting beside its own: what the nodes are told, and what node 0 found."""
+_LOOK_EVERY_S = 0.2
 
 
 def preflight(
     config: Config, folder: RunFolder, hosts: Sequence[str], node: int, meeting: str, within_s: float = LATEST_S
 ) -> Verdict | None:
-    """Called on every node of a job before anything else: all take part, node 0 judges (None elsewhere), whose `enforce` refuses.
+    """Called on every node of a job before anything else: all take part, node 0 judges and writes preflight/<meeting>.json. Every node
+    gets the verdict, whose `enforce` refuses; None on another one that hears nothing of node 0.
 
     hosts: of the allocation, by place; node: the place of this one; meeting: a name for this start of this job, the same on each node
     and never used before in this run folder. Raises UserError when the run folder is not there, or cannot be written, on this node.
     """
     if not folder.config.exists():
         raise UserError("paths.run", str(folder.root), f"is not to be seen on {host_here()}; name a folder that every node shares")
-    place = folder.root / "preflight" / meeting
+    place, told = folder.preflight / meeting, folder.preflight / f"{meeting}.json"
     try:
         place.mkdir(parents=True, exist_ok=True)
         probes = take_part(config, place, node, len(hosts), within_s)
+        if node:
+            return find_verdict(told)
+        verdict = judge(probes, hosts, config)
+        write_whole(told, msgspec.json.encode(verdict))
+        remove_tree(place)
     except OSError as error:
         raise UserError("paths.run", str(folder.root), f"cannot be written on {host_here()} ({error})") from error
-    if node:
+    return verdict
+
+
+def find_verdict(path: Path, within_s: float = 10.0) -> Verdict | None:
+    """Node 0 writes it right after the meeting."""
+    try:
+        found = asyncio.run(until(lambda: path.read_bytes() if path.exists() else None, _LOOK_EVERY_S, within_s))
+    except TimeoutError:
         return None
-    with contextlib.suppress(OSError):
-        remove_tree(place)
-        place.parent.rmdir()
-    return judge(probes, hosts, config)
+    return msgspec.json.decode(found, type=Verdict)
 
 
 def ask_here(config: Config, run: Path | None) -> tuple[Verdict, list[str]]:

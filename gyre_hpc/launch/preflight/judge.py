@@ -6,7 +6,9 @@ Pure. Trouble of weight `refuse` ends the start; `note` is only said.
 import enum
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
+
+import msgspec
 
 from gyre_hpc.config.schema import ClusterKind, Config, SandboxKind
 from gyre_hpc.errors import UserError
@@ -29,15 +31,14 @@ class Weight(enum.Enum):
     refuse = "refuse"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Trouble:
+class Trouble(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that is wrong at one node."""
 
     weight: Weight
     host: str
     field: str
     """Key of the configuration that it concerns."""
-    value: object
+    value: Any
     what: str
     """What is wrong, and the remedy."""
 
@@ -45,9 +46,8 @@ class Trouble:
         return f"{self.host}: {self.field}={self.value!r}: {self.what}"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Verdict:
-    probes: Mapping[int, NodeProbe]
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    probes: dict[int, NodeProbe]
     """By place in the allocation; a node that is missing did not answer."""
     troubles: tuple[Trouble, ...]
 
@@ -72,7 +72,7 @@ def judge(probes: Mapping[int, NodeProbe], hosts: Sequence[str], config: Config)
             troubles += check(probe, config)
         troubles += _connections(probe, probes, config)
         troubles += _beside_the_others(probe, probes)
-    return Verdict(probes=probes, troubles=tuple(troubles))
+    return Verdict(probes=dict(probes), troubles=tuple(troubles))
 
 
 def _trouble(probe: NodeProbe, field: str, value: object, what: str, weight: Weight = Weight.refuse) -> Trouble:

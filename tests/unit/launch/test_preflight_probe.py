@@ -142,7 +142,9 @@ def test_the_first_node_of_a_job_judges_and_leaves_nothing_behind(config: Config
     folder = RunFolder(tmp_path / "run")
     store_config(config, folder.config)
     verdict = gather.preflight(config, folder, ["here"], 0, "17-0")
-    assert verdict is not None and verdict.refusals == () and sorted(path.name for path in folder.root.iterdir()) == ["config.yaml"]
+    assert verdict is not None and verdict.refusals == () and [path.name for path in folder.preflight.iterdir()] == ["17-0.json"]
+    assert gather.find_verdict(folder.preflight / "17-0.json") == verdict
+    assert gather.find_verdict(folder.preflight / "18-0.json", within_s=0.1) is None
     with pytest.raises(UserError, match="is not to be seen on"):
         gather.preflight(config, RunFolder(tmp_path / "elsewhere"), ["here"], 0, "17-0")
     assert not (tmp_path / "elsewhere").exists()
@@ -179,3 +181,22 @@ def test_a_machine_without_srun_says_so(config: Config, tmp_path: Path, monkeypa
     with pytest.raises(UserError, match="srun cannot be started here"):
         gather.ask_on_slurm(config, tmp_path)
     assert not list(tmp_path.glob(".preflight*"))
+
+
+def test_every_node_of_a_job_hears_the_verdict(config: Config, tmp_path: Path):
+    folder = RunFolder(tmp_path / "run")
+    config.network.interface = "nosuchcard0"
+    store_config(config, folder.config)
+    heard: dict[int, str] = {}
+
+    def part(node: int) -> None:
+        verdict = gather.preflight(config, folder, ["a", "b"], node, "5-1", within_s=30.0)
+        assert verdict is not None
+        heard[node] = str(verdict.refusals[0])
+
+    threads = [threading.Thread(target=part, args=(node,)) for node in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sorted(heard) == [0, 1] and heard[0] == heard[1] and "nosuchcard0" in heard[0]
