@@ -16,6 +16,7 @@ from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.idle import idle_by_reason, intervals
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.cpu import cpu_by_kind
+from gyre_hpc.report.replay import replay_of
 from gyre_hpc.report.startup import launch_overhead
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.tokens import is_training, token_counts
@@ -53,6 +54,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     micro_batches_by_satellites_share: float | None
     calls_continued_elsewhere: int
     executions: dict[str, int]
+    replay: dict[str, Any]
     tokens: dict[str, int]
     evaluation_tokens: dict[str, int]
     max_logprob_gap: float
@@ -100,6 +102,7 @@ def summarize(story: Story) -> Summary:
         micro_batches_by_satellites_share=by_satellites / micro_batches if micro_batches else None,
         calls_continued_elsewhere=len({str(event.fields["call"]) for event in story.of("call_ended") if _went_on_elsewhere(event)}),
         executions=_executions(story),
+        replay=replay_of(story),
         tokens=_tokens(story, counted),
         evaluation_tokens={"sampled": counted["eval_sampled"], "sampled_warm_start": counted["warm_sampled"]},
         max_logprob_gap=max((float(event.fields["gap"]) for event in accumulated), default=0.0),

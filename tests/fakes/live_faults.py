@@ -7,7 +7,7 @@ from typing import Any
 from gyre_hpc.machines.base import Received
 from gyre_hpc.protocol.to_batch import CellReport
 from gyre_hpc.trajectory.fold import JournalFold
-from gyre_hpc.trajectory.segment import read_records
+from gyre_hpc.trajectory.segment import attempt_of, read_records
 from tests.fakes.fresh_machines import lives
 from tests.fakes.whole_run import WholeRun, unended
 
@@ -22,7 +22,7 @@ def said_of(run: WholeRun) -> Said:
     fold, said = JournalFold(), defaultdict(list)
     for path in sorted(run.folder.journal.glob("*.gyj")):
         for record in read_records(path.read_bytes())[0]:
-            fold.add(record)
+            fold.add(record, attempt_of(path))
     for execution in fold.executions():
         contexts: dict[str | None, bytes] = {None: b""}
         for call in fold.execution(execution) if execution.startswith("train-") else ():

@@ -43,7 +43,8 @@ def claim(shard: Shard, request: Arrived, found: Found) -> Node | None:
         mark_delivered(shard, found.parent)
     tree.replay(record, found.opening)
     shard.persist(record)
-    shard.emit(Note("call_replayed", {"call": node.call, "life": tree.life, "num_output": node.num_output, "finish": node.finish}))
+    facts = {"call": node.call, "life": tree.life, "finish": node.finish, "num_output": node.num_output, "seconds": record.seconds}
+    shard.emit(Note("call_replayed", facts))
     return node
 
 
@@ -81,8 +82,8 @@ def _begin(shard: Shard, execution: str, life: int) -> None:
             if not node.finish:
                 left = node.sampling.max_new_tokens - node.num_output
                 shard.count(execution, "unreceived", min(left, shard.settings.progress_tokens))
-    facts = {"execution": execution, "life": life, "calls": len(shard.tree(execution).nodes), "tokens": record.num_tokens}
-    shard.emit(Note("execution_taken_up", facts))
+    facts = {"execution": execution, "life": life, "calls": len(shard.tree(execution).nodes)}
+    shard.emit(Note("execution_taken_up", facts | {"tokens": record.num_tokens, "seconds": record.seconds}))
 
 
 def _taken_up(shard: Shard, execution: str, life: int) -> TakenUp:
