@@ -11,6 +11,10 @@ from gyre_hpc.errors import UserError
 
 COMMANDS = {
     "status": "what a run is doing now, and what waits for what",
+    "attach": "show a run live, wherever it runs; Ctrl-C leaves it alone",
+    "logs": "what the processes of a run print",
+    "stop": "end a run in good order",
+    "debug": "look into a process of a run: stacks, or keep a failed cell",
     "report": "write report.html and summary.json of a run",
     "calls": "the model calls of a run as the journal has them: what was rendered, sampled and sent, and why it branched",
     "preflight": "whether a run could start: folders, ports, clocks, GPUs, versions of each node it would have",

@@ -1,39 +1,36 @@
-"""gyre status RUN [--json] [--follow]: what the run does now, and what waits for what."""
+"""gyre status RUN [--json] [--follow]: whether the run lives, what it does now, what waits for what, and how far its allocation takes it."""
 
 import argparse
-import sys
-
-from gyre_hpc.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run folder")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="print status.json as it is")
-    how.add_argument("--follow", action="store_true", help="go on until the run has finished or Ctrl-C")
+    how.add_argument("--json", action="store_true", help="print status.json, and beside it what was found of the run's life and job")
+    how.add_argument("--follow", action="store_true", help="as gyre attach")
 
 
 def call(args: argparse.Namespace) -> int:
+    import msgspec
     from rich.console import Console
 
     from gyre_hpc.observability.attempt_record import notes_on_attempts
-    from gyre_hpc.observability.status import read_status
     from gyre_hpc.report.screen import screen
-    from gyre_hpc.report.story import is_over, read_story
-    from gyre_hpc.report.view import follow, make_view
+    from gyre_hpc.report.watch.attach import attach
+    from gyre_hpc.report.watch.watched import as_json, job_lines, open_run, watch
 
-    folder = read_story(args.run).folder
+    run = open_run(args.run)
     if args.follow:
-        with make_view() as view:
-            follow(folder, lambda: is_over(folder), view)
-        return 0
-    status = read_status(folder.status)
-    if status is None:
-        raise UserError("RUN", args.run, "its controller has not written status.json yet; try again in some seconds")
+        return attach(run)
+    watched = watch(run)
     if args.json:
-        sys.stdout.write(folder.status.read_text() + "\n")
-    else:
-        Console().print(screen(status, []))
-        for line in notes_on_attempts(folder):
-            print(line)
+        print(msgspec.json.encode(as_json(watched)).decode())
+        return 0
+    print(f"{watched.verdict.state.value.replace('_', ' ')}: {watched.verdict.text}")
+    for line in job_lines(watched):
+        print(line)
+    if watched.status is not None:
+        Console().print(screen(watched.status, []))
+    for line in notes_on_attempts(run.folder):
+        print(line)
     return 0

@@ -9,7 +9,16 @@ import msgspec
 
 from gyre_hpc.clock import monotonic_s, unix_s
 from gyre_hpc.machines.batch.actions import WriteStatus
-from gyre_hpc.observability.status import CellStatus, GatewayStatus, RunnerStatus, Status, WaitStatus, WaterlevelStatus, write_status
+from gyre_hpc.observability.status import (
+    CellStatus,
+    GatewayStatus,
+    RunnerStatus,
+    Status,
+    WaitStatus,
+    WaterlevelStatus,
+    read_status,
+    write_status,
+)
 
 _WINDOW_S = 10.0
 
@@ -22,6 +31,8 @@ class StatusWriter:
         self._one_at_a_time = asyncio.Lock()
         self._sampled: list[tuple[float, float]] = []
         self._updates: list[tuple[float, int]] = []
+        self._update_s = _known(path)
+        """Until two updates were seen here, that of the controller before."""
 
     async def write(self, key: str, action: WriteStatus, progress: Callable[[Any], None]) -> None:
         """Raises OSError; the machine notes it and goes on."""
@@ -54,6 +65,7 @@ class StatusWriter:
             tokens_per_s=self._rate(sum(totals.get(f"sampled_{purpose}", 0) for purpose in ("train", "eval", "warm"))),
             progress=_progress(raw),
             eta_s=self._eta(raw),
+            update_s=self._update_s,
             waits=tuple(WaitStatus(owner=wait["owner"], reason=wait["reason"], deadline=now + wait["left_s"]) for wait in raw["waits"]),
             alarms=tuple(raw["alarms"]),
             message=level.reason,
@@ -75,8 +87,16 @@ class StatusWriter:
         (start, first), (end, last) = self._updates[0], self._updates[-1]
         if last == first:
             return None
-        per_update = (end - start) / (last - first)
-        return max(0.0, (raw["updates_total"] - update) * per_update - (now - end))
+        self._update_s = (end - start) / (last - first)
+        return max(0.0, (raw["updates_total"] - update) * self._update_s - (now - end))
+
+
+def _known(path: Path) -> float | None:
+    try:
+        before = read_status(path)
+    except (OSError, msgspec.MsgspecError):  # damaged, or of another version: it is measured again
+        return None
+    return None if before is None else before.update_s
 
 
 def _cell(cell: dict[str, Any]) -> CellStatus:

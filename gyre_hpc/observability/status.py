@@ -113,6 +113,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """Share of the present phase that is done, 0..1."""
     eta_s: float | None = None
     """Seconds to the end of the run; None while unknown."""
+    update_s: float | None = None
+    """Measured seconds per update; None before two were seen."""
     waits: tuple[WaitStatus, ...] = ()
     alarms: tuple[str, ...] = ()
     message: str = ""

@@ -33,6 +33,10 @@ class View(ABC):
         """Events since the last time, in order, and the newest status."""
 
     @abstractmethod
+    def say(self, line: str) -> None:
+        """A line of its own."""
+
+    @abstractmethod
     def close(self) -> None:
         """Give the terminal back."""
 
@@ -48,6 +52,9 @@ class PlainView(View):
             line = self._teller.line(event, status)
             if line is not None:
                 self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+    def say(self, line: str) -> None:
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
         self._console.file.flush()
@@ -66,6 +73,10 @@ class LiveView(View):
         lines = [self._teller.line(event, status) for event in events]
         self._news = [*self._news, *[line for line in lines if line is not None]][-NUM_NEWS:]
         self._live.update(screen(status, self._news) if status is not None else "\n".join(self._news), refresh=True)
+
+    def say(self, line: str) -> None:
+        """Above what is redrawn."""
+        self._live.console.print(line, markup=False, highlight=False)
 
     def close(self) -> None:
         self._live.stop()

@@ -2,11 +2,13 @@
 
 import asyncio
 import contextlib
+import math
 import os
 import signal
 from asyncio.subprocess import PIPE, STDOUT, Process
 from collections.abc import Callable
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Any
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.machines.supervision import DumpStacks, KillProcess, SpawnProcess, TerminateProcess
@@ -15,6 +17,7 @@ from gyre_hpc.shell.lifetime import child_environment
 from gyre_hpc.shell.stacks import ask
 from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.commands import Command
+from gyre_hpc.supervisor.log_files import LOOK_EVERY_S, bound, open_log
 
 STACKS_S = 2.0
 """Stacks of some hundred threads on a busy machine."""
@@ -32,25 +35,26 @@ class Children:
     async def spawn(self, key: str, action: SpawnProcess, tell: Tell) -> int:
         """Start it and stay until it is gone; return its exit code. If we are cancelled it is killed."""
         command = self._command_for(action)
-        with self._log_of(action) as output:
+        log = self._log_of(action)
+        with open_log(log) as output:
             child = await asyncio.create_subprocess_exec(
                 *command.argv, stdin=PIPE, stdout=output, stderr=STDOUT, start_new_session=True,
                 env=child_environment(command.environment),
             )  # fmt: skip
         self._live[action.process, action.incarnation] = child
+        keeping = asyncio.create_task(_keep_small(log))
         try:
             return await child.wait()
         finally:
+            keeping.cancel()
             del self._live[action.process, action.incarnation]
             _kill_group(child.pid)
             if child.stdin is not None:
                 child.stdin.close()
 
-    def _log_of(self, action: SpawnProcess) -> BinaryIO:
+    def _log_of(self, action: SpawnProcess) -> Path:
         """One file per part of a cell over several nodes: a file of a shared folder has one writer."""
-        path = self._folder.log(action.process + (f"-part-{action.part}" if action.part else ""))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return open(path, "ab")
+        return self._folder.log(action.process + (f"-part-{action.part}" if action.part else ""))
 
     async def stacks(self, key: str, action: DumpStacks, tell: Tell) -> tuple[int, ...]:
         """Of the process and of those it started: the ranks of a cell are its agent's. Back when they are written."""
@@ -76,6 +80,11 @@ class Children:
             _kill_group(child.pid)
             if child.stdin is not None:
                 child.stdin.close()
+
+
+async def _keep_small(log: Path) -> None:
+    """As long as somebody writes there."""
+    await until(lambda: bound(log), LOOK_EVERY_S, math.inf)
 
 
 def _kill_group(pid: int) -> None:

@@ -1,0 +1,55 @@
+"""The live view of a run that somebody else started."""
+
+import sys
+
+from gyre_hpc.clock import monotonic_s
+from gyre_hpc.report.view import View, follow, make_view
+from gyre_hpc.report.watch.squeue import FRESH_S
+from gyre_hpc.report.watch.state import FINAL
+from gyre_hpc.report.watch.watched import Run, watch
+
+_JUDGE_EVERY_S = 2.0
+
+
+def attach(run: Run) -> int:
+    """Until nothing follows any more, or Ctrl-C, which leaves the run alone. Exit code: of the run; 0 while it goes on."""
+    judge = _Judge(run)
+    try:
+        with make_view() as view:
+            judge.view = view
+            follow(run.folder, judge.is_over, view)
+    except KeyboardInterrupt:
+        print(f"the run goes on; see: gyre status {run.folder.root}", file=sys.stderr)
+        return 0
+    end = watch(run).signs.end
+    return end.exit_code if end is not None else 1
+
+
+class _Judge:
+    """Says each change of state, and when the last one has come."""
+
+    def __init__(self, run: Run) -> None:
+        self.view: View | None = None
+        self._run, self._at, self._said = run, 0.0, ""
+        self._final_since: float | None = None
+
+    def is_over(self) -> bool:
+        now = monotonic_s()
+        if self._said and now - self._at < _JUDGE_EVERY_S:
+            return False
+        self._at = now
+        watched = watch(self._run, patient=False)
+        verdict = watched.verdict
+        if verdict.state in FINAL and watched.signs.end is None:
+            watched = watch(self._run)  # no end is taken for one by a clock alone
+            verdict = watched.verdict
+        if verdict.state.value != self._said and self.view is not None:
+            self.view.say(f"{verdict.state.value.replace('_', ' ')}: {verdict.text}")
+        self._said = verdict.state.value
+        if verdict.state not in FINAL:
+            self._final_since = None
+            return False
+        # A job that puts itself back into the queue does so after the attempt's end, and the queue is asked seldom.
+        may_follow = bool(watched.jobs.submitted) and watched.signs.end is not None and watched.signs.end.exit_code != 0
+        self._final_since = now if self._final_since is None else self._final_since
+        return not may_follow or now - self._final_since > FRESH_S + 10.0

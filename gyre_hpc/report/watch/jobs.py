@@ -1,0 +1,72 @@
+"""The SLURM jobs of a run: those that were submitted for it (jobs/*.json), as the queue shows them now."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.report.watch.squeue import LIVING, PENDING, Queue, QueueJob
+
+SATELLITE = "satellite"
+
+
+class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What matters here of jobs/<job>.json."""
+
+    job: str
+    kind: str = "run"
+    submitted: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Jobs:
+    """Of one run."""
+
+    submitted: tuple[SubmittedJob, ...]
+    """Oldest first, those of satellites too."""
+    queue: Queue | None
+    """None: there is no SLURM here."""
+
+    @property
+    def newest(self) -> SubmittedJob | None:
+        """Of the run itself."""
+        return next((job for job in reversed(self.submitted) if job.kind != SATELLITE), None)
+
+    def pending(self) -> QueueJob | None:
+        return self._first(PENDING)
+
+    def living(self) -> QueueJob | None:
+        """It has nodes, or had them a moment ago."""
+        return self._first(LIVING)
+
+    @property
+    def num_satellites(self) -> int:
+        """Jobs of satellites that run now."""
+        wanted = {job.job for job in self.submitted if job.kind == SATELLITE}
+        return sum(job.state == "RUNNING" and job.id.partition("_")[0] in wanted for job in self.queue.jobs) if self.queue else 0
+
+    @property
+    def can_tell(self) -> bool:
+        """The queue was heard of, so that a job that it does not name is gone."""
+        return self.queue is not None and self.queue.asked > 0
+
+    def _first(self, states: frozenset[str]) -> QueueJob | None:
+        for submitted in reversed(self.submitted):
+            job = self.queue.job(submitted.job) if self.queue is not None and submitted.kind != SATELLITE else None
+            if job is not None and job.state in states:
+                return job
+        return None
+
+
+def read_jobs(folder: RunFolder) -> tuple[SubmittedJob, ...]:
+    """Oldest first. What is no such file is left out: other programs write there too."""
+    found = [job for path in folder.jobs.glob("*.json") if (job := _read(path)) is not None]
+    return tuple(sorted(found, key=lambda job: job.submitted))
+
+
+def _read(path: Path) -> SubmittedJob | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=SubmittedJob)
+    except (OSError, msgspec.MsgspecError):
+        return None
