@@ -98,6 +98,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "node_restarted": ("node host", "another node's supervisor was started again; its children had gone with the one before"),
     "node_lost": ("node host reason", "a node was given up for the attempt; what was there is set aside"),
     "node_joined": ("node host cells", "a node that nobody planned brought cells"),
+    "node_refused": ("node host reason", "a node that nobody planned wanted to join and may not"),
     "node_left": ("node host reason", "such a node was given up, its cells with it"),
     "node_leaving": ("reason", "a satellite's supervisor was told to end"),
     "node_fenced": ("silent_s children", "another node's supervisor heard no orders for too long: it kills its children and ends"),

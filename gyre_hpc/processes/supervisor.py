@@ -22,6 +22,7 @@ from gyre_hpc.shell.stacks import write_when_asked
 from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.commands import MODULES
 from gyre_hpc.supervisor.here import Here
+from gyre_hpc.supervisor.joining import RunOver, check_name, newest_start, room_for_cells
 from gyre_hpc.supervisor.node_run import NodeSupervisor
 from gyre_hpc.supervisor.run import Job, Supervisor
 
@@ -34,6 +35,7 @@ def main(argv: list[str] | None = None) -> int:
     given = _parser().parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
+        check_name(given.name)
         here = Here.find(
             RunFolder(Path(given.run).resolve()),
             name=given.name or f"supervisor-{given.node}",
@@ -56,7 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--job", default="", help="SLURM job that runs the attempt")
     parser.add_argument("--restarts", type=int, default=0, help="how often that job was started again")
     parser.add_argument("--start", default="", help="start.json of the attempt; empty: the newest one that fits")
-    parser.add_argument("--cells", type=int, default=0, help="room for cells that nobody planned, on a node that joins")
+    parser.add_argument("--cells", type=int, default=0, help="that a node that joins brings; 0: as its GPUs allow")
     parser.add_argument("--interface", default="", help="goes before network.interface")
     parser.add_argument("--host", default="", help="name of this node, for people")
     parser.add_argument("--modules", default=MODULES, help="package of the process mains")
@@ -76,11 +78,15 @@ async def _other(here: Here, given: argparse.Namespace) -> int:
     deadline_s = here.config.cluster.start_deadline_s
     try:
         start = await until(lambda: _find(here.folder, given), _LOOK_EVERY_S, deadline_s)
+    except RunOver as over:
+        log.info("%s ends: %s", here.name, over)
+        return 0
     except TimeoutError:
         log.error("%s of this run did not come up within %g s; see %s", FIRST, deadline_s, here.folder.log(FIRST))
         return NODE_LOST
     write_when_asked(here.folder.stacks(here.name, start.attempt, 1))
-    supervisor = NodeSupervisor(here, start, given.cells)
+    cells = 0 if not given.name else given.cells or room_for_cells(here, start.attempt)
+    supervisor = NodeSupervisor(here, start, cells)
     with contextlib.closing(_events(here, start.attempt)) as events:
         code = await supervisor.run(events.note)
     if code != SUPERSEDED and not here.config.debug.keep_workspaces:  # a newer attempt may work there
@@ -92,6 +98,8 @@ async def _other(here: Here, given: argparse.Namespace) -> int:
 def _find(folder: RunFolder, given: argparse.Namespace) -> RunStart | None:
     if given.start:
         return read_start(Path(given.start))
+    if given.name:
+        return newest_start(folder)
     return find_start(folder, attempt=given.attempt, job=given.job, restarts=given.restarts)
 
 

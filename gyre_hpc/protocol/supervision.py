@@ -103,6 +103,8 @@ class NodeOrders(msgspec.Struct, frozen=True, tag="node_orders"):
     """The run is over here: end once no child is left."""
     life: str = ""
     """Whom it is for: another life of the node pays no heed to it."""
+    refused: str = ""
+    """With is_over: why the node has no part in the run; empty where it had one, to the run's end."""
 
 
 class ChildEnd(msgspec.Struct, frozen=True):
@@ -125,6 +127,8 @@ class NodeOffer(msgspec.Struct, frozen=True):
     """It listens there."""
     devices: tuple[str, ...] = ()
     """GPUs, as CUDA_VISIBLE_DEVICES names them."""
+    kind: str = ""
+    """What kind of GPU; empty without any. A run takes cells of one kind."""
     cells: int = 0
     """Cells that a node nobody planned has room for; 0 for a node of the run's own allocation."""
 

@@ -87,8 +87,8 @@ def is_torch_free(config: Config) -> bool:
     return config.engine.kind is EngineKind.timed and config.trainer.kind is TrainerKind.timed
 
 
-def settings_for(config: Config, attempt: int, nodes: NodeMap | None = None) -> SupervisionSettings:
-    """Children of a run, and where they belong. nodes: None: all on one."""
+def settings_for(config: Config, attempt: int, nodes: NodeMap | None = None, kind: str = "") -> SupervisionSettings:
+    """Children of a run, and where they belong. nodes: None: all on one. kind: of the GPUs here."""
     cluster = config.cluster
     nodes = nodes or local_map(cluster.cells, cluster.ranks_per_cell, "")
     gateways = tuple(f"gateway-{index}" for index in range(cluster.gateways))
@@ -99,6 +99,7 @@ def settings_for(config: Config, attempt: int, nodes: NodeMap | None = None) -> 
         extras=("scripted-0",) if config.warm_start.executions > 0 else (),
         places={place.cell: place.supervisors for place in nodes.cells} | {name: (where,) for name, where in nodes.runners.items()},
         hosts={node.supervisor: node.host for node in nodes.nodes if node.supervisor != FIRST},
+        kind=kind,
         start_deadline_s=cluster.start_deadline_s,
         cell_start_deadline_s=cell_start_s(config),
     )

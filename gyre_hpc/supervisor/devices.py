@@ -26,6 +26,15 @@ def devices_here(environ: Mapping[str, str], root: Path = Path("/")) -> tuple[st
     return tuple(devices)
 
 
+def kind_here(devices: tuple[str, ...], root: Path = Path("/")) -> str:
+    """What the driver calls this node's GPUs; empty where this process sees none. root: of the file system."""
+    if not devices:
+        return ""
+    told = [path.read_text() for path in sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))]
+    models = {line.partition(":")[2].strip() for text in told for line in text.splitlines() if line.startswith("Model:")}
+    return " and ".join(sorted(models)) or "GPUs that the driver does not name"
+
+
 class Places:
     """The places of one node. A cell that nobody planned (on a node that joined) gets the next ones, and keeps them."""
 

@@ -19,7 +19,7 @@ from gyre_hpc.protocol.supervision import NodeOffer
 from gyre_hpc.shell.arguments import config_here
 from gyre_hpc.shell.host import Action, Host, NoteSink
 from gyre_hpc.supervisor.commands import MODULES, Commands
-from gyre_hpc.supervisor.devices import Places, devices_here
+from gyre_hpc.supervisor.devices import Places, devices_here, kind_here
 
 log = logging.getLogger(__name__)
 END_WITHIN_S = 90
@@ -57,7 +57,7 @@ class Here:
 
     def offer(self, cells: int = 0) -> NodeOffer:
         """What this node has. cells: that nobody planned and that it has room for."""
-        return NodeOffer(self.host, self.config.network.interface, self.devices, cells)
+        return NodeOffer(self.host, self.config.network.interface, self.devices, kind_here(self.devices), cells)
 
     def commands(self, attempt: int, supervisor_url: str, nodes: NodeMap, joining: int = 0) -> Commands:
         """How children are started here. joining: as `cells` of the offer."""

@@ -66,7 +66,7 @@ class Supervisor:
         self._commands = here.commands(self._attempt, url, self._nodes)
         end_with_parent(self._stop, within_s=END_WITHIN_S)
         write_private(here.folder.start(self._attempt), msgspec.json.encode(self._start(url)))
-        await live(host, SupervisionMachine(settings_for(here.config, self._attempt, self._nodes)), note)
+        await live(host, SupervisionMachine(settings_for(here.config, self._attempt, self._nodes, here.offer().kind)), note)
         return self._exit_code
 
     def _start(self, url: str) -> RunStart:

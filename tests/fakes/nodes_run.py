@@ -61,9 +61,9 @@ class NodesRun(WholeRun):
         own = ["--node", str(index), "--job", JOB, "--host", host] + (["--attempt", str(self.attempt)] if index == 0 else [])
         return self._start(f"supervisor-{index}", address(index), own)
 
-    def join(self, name: str, cells: int, index: int) -> None:
-        """A node that nobody planned, with room for `cells`."""
-        own = ["--name", name, "--cells", str(cells), "--start", str(self.folder.start(self.attempt))]
+    def join(self, name: str, cells: int, index: int, *, start: Path | None = None) -> None:
+        """A node that nobody planned, with room for `cells`. start: of what it joins; None: it looks for that itself."""
+        own = ["--name", name, "--cells", str(cells)] + (["--start", str(start)] if start else [])
         self.nodes[name] = self._start(name, address(index), own)
 
     def _start(self, name: str, interface: str, own: list[str]) -> subprocess.Popen[bytes]:

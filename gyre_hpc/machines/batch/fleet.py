@@ -1,6 +1,7 @@
 """What the batch machine knows of its cells: newest report, desired role, term, fence; who is lost or set aside."""
 
 import enum
+from collections.abc import Container
 
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.settings import BatchSettings
@@ -252,6 +253,16 @@ class Fleet:
         self.satellites.append(cell)
         self.units = (*self.units, (cell,))
         return cell
+
+    def unnamed(self, named: Container[str]) -> list[Cell]:
+        """Those nobody planned that the directory names no more: their node is long gone."""
+        return [cell for cell in self.satellites if cell.is_joiner and cell.name not in named]
+
+    def forget(self, cell: Cell) -> None:
+        """It is lost and holds nothing. Numbers of cells are not used again."""
+        del self.cells[cell.name]
+        self.satellites.remove(cell)
+        self.units = tuple(unit for unit in self.units if cell not in unit)
 
     def take_report(self, now: float, report: CellReport) -> bool:
         """False for a report that is not newer than what is known."""

@@ -120,6 +120,8 @@ class BatchMachine(Machine):
 
     def _receive(self, now: float, message: Any) -> list[Effect]:
         match message:
+            case Directory(number=number) if number < self._directory:
+                return []
             case Directory():
                 return [*intake.take_directory(self.state, now, message), *runners.take_runners(self.state, now, message)]
             case CellReport():

@@ -17,7 +17,7 @@ from gyre_hpc.machines.base import Effect, Failed, Finished, Input, Machine, Not
 from gyre_hpc.machines.node.local_child import LocalChild
 from gyre_hpc.machines.node.settings import NodeSettings
 from gyre_hpc.machines.supervision.actions import DumpStacks, EndRun, KillProcess, SpawnProcess, TerminateProcess
-from gyre_hpc.machines.supervision.settings import NODE_LOST
+from gyre_hpc.machines.supervision.settings import NODE_LOST, REFUSED
 from gyre_hpc.protocol.supervision import ChildEnd, ChildOrder, Directory, FinishRun, NodeOrders, NodeReport, Wanted
 
 REPORT, GRACE, GONE, LEAVE, END = "report", "grace", "gone", "leave", "end"
@@ -98,6 +98,8 @@ class NodeMachine(Machine):
                 del self._children[key]
         if orders.is_over and not self._is_over:
             self._is_over, self._phase = True, Phase.leaving
+            if orders.refused and not self._leaving:
+                self._exit = EndRun(REFUSED, f"it has no part in the run: {orders.refused}")
         return effects
 
     def _obey(self, order: ChildOrder) -> list[Effect]:

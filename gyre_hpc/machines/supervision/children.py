@@ -38,6 +38,11 @@ class Children:
     def on(self, node: str) -> list[Child]:
         return [child for child in self.by_name.values() if node in child.places]
 
+    def forget(self, node: str) -> None:
+        """What was on a node alone that is gone."""
+        for child in [child for child in self.on(node) if child.places == (node,)]:
+            del self.by_name[child.name]
+
     def get(self, name: str) -> Child | None:
         return self.by_name.get(name)
 

@@ -149,8 +149,8 @@ class SupervisionMachine(Machine):
         if verb == ARRIVAL:
             return self._presence.overdue(now, rest)
         name, _, incarnation = rest.rpartition("/")
-        child = self._children.by_name[name]
-        if child.incarnation != int(incarnation):
+        child = self._children.get(name)
+        if child is None or child.incarnation != int(incarnation):
             return []
         if verb == "backoff" and child.state is ChildState.waiting:
             return self._children.spawn(child)

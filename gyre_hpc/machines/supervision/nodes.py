@@ -89,8 +89,8 @@ class Node:
         self.state = NodeState.here
         return hearing
 
-    def orders(self, children: Iterable[Child], is_over: bool, *, again: bool) -> list[Effect]:
-        """Say what is wanted here, if that changed, or in any case when `again`."""
+    def orders(self, children: Iterable[Child], is_over: bool, *, again: bool, refused: str = "") -> list[Effect]:
+        """Say what is wanted here, if that changed, or in any case when `again`. refused: why it has no part in the run."""
         if not self.url:
             return []
         wanted = tuple(order for child in children if (order := child.order_for(self.name)) is not None)
@@ -101,7 +101,7 @@ class Node:
         self.number += 1
         if is_over and not wanted:
             self._over_since = self._over_since or self.number
-        return [Send(self.name, NodeOrders(self.number, wanted, is_over, self.life))]
+        return [Send(self.name, NodeOrders(self.number, wanted, is_over, self.life, refused))]
 
     def give_up(self, reason: str) -> None:
         self.state, self.lost = NodeState.given_up, reason

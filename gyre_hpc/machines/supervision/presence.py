@@ -30,23 +30,19 @@ class Presence:
             case Hearing.old:
                 return []
             case Hearing.late | Hearing.back:
-                if hearing is Hearing.late or node.is_planned or not self._takes(report):
+                if hearing is Hearing.late or node.is_planned:
                     self._to_dismiss.append(node)
                     return []
-                effects += self._join(node, report)
+                effects += self._join_or_dismiss(node, report)
             case Hearing.first if node.is_planned:
                 effects += self._arrive(node)
             case Hearing.first:
-                if not self._takes(report):
-                    node.give_up("it has no part in the run")
-                    self._to_dismiss.append(node)
-                    return []
-                effects += self._join(node, report)
+                effects += self._join_or_dismiss(node, report)
             case Hearing.other_life:
                 effects += self._lose_parts(now, node)
         for end in report.ended:
             effects += self._ended(now, node, end)
-        if report.leaving:
+        if report.leaving and node.state is NodeState.here:
             effects += self.give_up(now, node, f"it leaves: {report.leaving}")
         return effects
 
@@ -59,6 +55,7 @@ class Presence:
         effects: list[Effect] = []
         for node in self._remote.tick():
             effects += self.give_up(now, node, f"no report for {node.silent_ticks} ticks of {self._settings.tick_s:g} s")
+        self._remote.forget_gone()
         return effects
 
     def overdue(self, now: float, name: str) -> list[Effect]:
@@ -79,8 +76,24 @@ class Presence:
             effects += self._ending.begin(FinishRun(NODE_LOST, f"{core.name} cannot go on: {lost}"))
         return effects
 
-    def _takes(self, report: NodeReport) -> bool:
-        return self._settings.takes_joiners and report.offer.cells > 0 and not report.leaving and self._ending.finish is None
+    def _join_or_dismiss(self, node: Node, report: NodeReport) -> list[Effect]:
+        refusal = self._refusal(report)
+        if refusal is None:
+            return self._join(node, report)
+        node.give_up(refusal)
+        self._to_dismiss.append(node)
+        return [Note("node_refused", {"node": node.name, "host": node.host, "reason": refusal})] if refusal else []
+
+    def _refusal(self, report: NodeReport) -> str | None:
+        """Why a node that nobody planned has no part in the run; None: it has one. Empty: it needs none any more."""
+        offer, settings = report.offer, self._settings
+        if report.leaving or self._ending.finish is not None:
+            return ""
+        if offer.kind != settings.kind:
+            return f"cells of this run are on {settings.kind or 'no GPU'}, this node has {offer.kind or 'none'}; a run takes one kind"
+        if not settings.takes_joiners or offer.cells < 1:
+            return "it brings no cell that the run could take"
+        return None
 
     def _arrive(self, node: Node) -> list[Effect]:
         effects: list[Effect] = [CancelTimer(f"{ARRIVAL}/{node.name}"), Note("node_arrived", {"node": node.name, "host": node.host})]

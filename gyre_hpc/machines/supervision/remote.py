@@ -10,6 +10,7 @@ from gyre_hpc.machines.supervision.settings import SupervisionSettings
 from gyre_hpc.protocol.supervision import NodeReport
 
 ARRIVAL = "arrival"
+_REMEMBERED = 8
 
 
 class Remote:
@@ -59,6 +60,8 @@ class Remote:
     def give_up(self, node: Node, reason: str) -> list[Effect]:
         """Gone for the attempt."""
         node.give_up(reason)
+        if not node.is_planned:
+            self._nodes[node.name] = self._nodes.pop(node.name)  # in the order of their going
         kind = "node_lost" if node.is_planned else "node_left"
         return [Note(kind, {"node": node.name, "host": node.host, "reason": reason})]
 
@@ -71,8 +74,16 @@ class Remote:
         return effects
 
     def dismiss(self, node: Node) -> list[Effect]:
-        """A node that has no part in the run any more hears so whenever it speaks."""
-        return node.orders((), True, again=True)
+        """A node that has no part in the run any more hears so, and why, whenever it speaks."""
+        return node.orders((), True, again=True, refused=node.lost)
+
+    def forget_gone(self) -> None:
+        """Of nodes that nobody planned and that are gone, the newest ones are remembered, for people: such nodes come and go without end."""
+        gone = [node for node in self._nodes.values() if not node.is_planned and node.state is NodeState.given_up]
+        over = [node for node in gone if not any(child.is_running for child in self._children.on(node.name))]
+        for node in over[: max(0, len(over) - _REMEMBERED)]:
+            del self._nodes[node.name]
+            self._children.forget(node.name)
 
     @property
     def have_left(self) -> bool:

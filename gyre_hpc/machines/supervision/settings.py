@@ -38,6 +38,8 @@ class SupervisionSettings:
     """Ticks without a report after which a node is given up for the attempt. Its own fence (NodeSettings.silence_s) comes earlier."""
     takes_joiners: bool = True
     """Nodes that nobody planned may bring cells."""
+    kind: str = ""
+    """Of GPU, as NodeOffer.kind: theirs must be the same."""
     first_to_stop: tuple[str, ...] = ("controller",)
     """Told to end before the rest, so that they take no orderly stop for a loss."""
     start_deadline_s: float = 120.0

@@ -144,3 +144,18 @@ def test_updates_that_were_lost_during_the_last_evaluation_are_made_again() -> N
     made.state.phase = Phase.eval_after
     made.handle(1.0, TimerFired("tick"))
     assert made.state.phase is Phase.training
+
+
+def test_cells_of_nodes_that_are_long_gone_are_forgotten_and_an_old_directory_brings_none_back() -> None:
+    made = training()
+    fleet, old = made.state.fleet, tuple(Entry(name, 1, name) for name in CELLS)
+    tell(made, 1.0, Directory(1, (*old, Entry("cell-3", 1, "cell-3"), Entry("cell-4", 1, "cell-4"))))
+    assert [cell.name for cell in fleet.satellites if cell.is_joiner] == ["cell-3", "cell-4"]
+    tell(made, 2.0, Directory(2, (*old, Entry("cell-3", 1, "", "its node left", True), Entry("cell-4", 1, "cell-4"))))
+    made.state.batch.ledger.lease("cell-4", 1)
+    tell(made, 3.0, Directory(9, old))
+    assert "cell-3" not in fleet.cells and "cell-3" not in made.state.urls and "cell-3" not in made.state.activities
+    assert fleet.cells["cell-4"].aside and not made.state.batch.ledger.leased("cell-4"), "what was missed meanwhile: it is lost first"
+    tell(made, 4.0, Directory(9, old))
+    tell(made, 5.0, Directory(2, (*old, Entry("cell-4", 1, "cell-4"))))
+    assert set(fleet.cells) == set(CELLS) and fleet.units == tuple((cell,) for cell in fleet.cells.values())

@@ -28,8 +28,8 @@ class Bench:
                 self.report = effect.message
         return effects
 
-    def order(self, number: int, *children: ChildOrder, is_over: bool = False, life: str = LIFE) -> list[Effect]:
-        return self.tell(Received("supervisor-0", NodeOrders(number, children, is_over, life)))
+    def order(self, number: int, *children: ChildOrder, is_over: bool = False, life: str = LIFE, refused: str = "") -> list[Effect]:
+        return self.tell(Received("supervisor-0", NodeOrders(number, children, is_over, life, refused)))
 
     def at(self, now: float, told: Input) -> list[Effect]:
         self.now = now
@@ -176,3 +176,10 @@ def test_a_planned_node_that_is_told_to_end_waits_for_supervisor_0():
     bench = Bench()
     bench.order(1, RUNNER)
     assert not bench.tell(Received("supervisor-2", FinishRun(130, "SIGTERM")))
+
+
+def test_a_node_that_is_refused_ends_by_itself_with_the_reason():
+    bench = Bench()
+    bench.order(1, is_over=True, refused="a run takes one kind")
+    end = actions(bench.tell(TimerFired("leave")), EndRun)
+    assert end[0].exit_code == 2 and "a run takes one kind" in end[0].reason

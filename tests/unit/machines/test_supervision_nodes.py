@@ -1,5 +1,7 @@
 """Supervision over several nodes, told facts by hand."""
 
+from dataclasses import replace
+
 from gyre_hpc.machines.base import Effect, Finished, Input, Note, Received, Restarted, Send, Start, TimerFired
 from gyre_hpc.machines.supervision import (
     NODE_LOST,
@@ -63,10 +65,18 @@ class Bench:
         return effects
 
     def report(
-        self, node: str, *ended: ChildEnd, life: str = "a", cells: int = 0, number: int | None = None, seen: int = -1, leaving: str = ""
+        self,
+        node: str,
+        *ended: ChildEnd,
+        life: str = "a",
+        cells: int = 0,
+        number: int | None = None,
+        seen: int = -1,
+        leaving: str = "",
+        kind: str = "",
     ) -> list[Effect]:
         self.numbers[node] = self.numbers.get(node, 0) + 1
-        offer = NodeOffer(f"host-{node[-1]}", "10.0.0.1", cells=cells)
+        offer = NodeOffer(f"host-{node[-1]}", "10.0.0.1", kind=kind, cells=cells)
         number = self.numbers[node] if number is None else number
         return self.tell(Received(node, NodeReport(node, life, number, seen, f"http://{node}/{life}", offer, (), ended, leaving)))
 
@@ -254,6 +264,33 @@ def test_who_has_no_part_in_the_run_is_dismissed():
     bench.tell(Received("controller", FinishRun(0, "done")))
     bench.report("supervisor-j7n0", cells=1)
     assert bench.orders["supervisor-j7n0"].is_over
+
+
+def test_a_node_with_another_kind_of_gpu_is_refused_with_the_reason():
+    bench = Bench(replace(SETTINGS, kind="H100"))
+    for number, kind in enumerate(("", "A100")):
+        joiner = f"supervisor-j{number}n0"
+        assert "one kind" in notes(bench.report(joiner, cells=1, kind=kind), "node_refused")[0]["reason"]
+        assert bench.orders[joiner].is_over and "H100" in bench.orders[joiner].refused
+        bench.report(joiner, cells=1, kind=kind)
+        assert "H100" in bench.orders[joiner].refused, "said again as long as it asks"
+    assert notes(bench.report("supervisor-j2n0", cells=1, kind="H100"), "node_joined")
+
+
+def test_joiners_that_come_and_go_without_end_leave_no_list_that_grows():
+    bench = live()
+    begun = len(bench.directory.entries)
+    for number in range(40):
+        joiner = f"supervisor-j{number}n0"
+        names = notes(bench.report(joiner, cells=1), "node_joined")[0]["cells"]
+        assert names == [f"cell-{3 + number}"], "numbers are not used again"
+        bench.register(*names)
+        bench.report(joiner, ChildEnd(names[0], 1, -9), cells=1, leaving="SIGTERM")
+        bench.ticks(1, ONE, TWO)
+        assert bench.entry(names[0]).aside, "the controller learns of it"
+    assert len(bench.directory.entries) <= begun + 16
+    del bench.orders["supervisor-j0n0"]  # those of another life are numbered anew
+    assert notes(bench.report("supervisor-j0n0", cells=1, life="b"), "node_joined"), "one that is forgotten may come again"
 
 
 def test_the_end_waits_for_children_everywhere_and_for_nodes_to_know():
