@@ -1,4 +1,7 @@
-"""gyre compare RUN RUN ...: their summaries side by side, differences first."""
+"""gyre compare SWEEP | RUN RUN ...: a line per run with what it alone was told and its figures; then all numbers, differences first.
+
+The folder of a sweep stands for its runs; of a sweep alone only the lines are shown, unless --full asks for all numbers.
+"""
 
 import argparse
 
@@ -6,20 +9,36 @@ from gyre_hpc.errors import UserError
 
 
 def add(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("runs", metavar="RUN", nargs="+", help="run folders, two or more")
-    parser.add_argument("--json", action="store_true", help="print a JSON object: run -> summary")
+    parser.add_argument("runs", metavar="SWEEP|RUN", nargs="+", help="the folder of a sweep, or run folders, two or more")
+    parser.add_argument("--full", action="store_true", help="of a sweep too: every number of every run")
+    parser.add_argument("--json", action="store_true", help="print a JSON object: run -> summary, with told, tokens_per_s, idle_share")
 
 
 def call(args: argparse.Namespace) -> int:
     import msgspec
 
     from gyre_hpc.report.compare import compare
+    from gyre_hpc.report.figures import figures, runs_in, table
     from gyre_hpc.report.story import read_story
-    from gyre_hpc.report.summary import summarize
 
-    if len(args.runs) < 2:
-        raise UserError("RUN", args.runs[0], "name two runs or more to compare")
-    stories = [read_story(run) for run in args.runs]
-    named = [(f"{story.folder.root.parent.name}/{story.folder.root.name}", summarize(story)) for story in stories]
-    print(msgspec.json.encode(dict(named)).decode() if args.json else compare(named))
+    runs = [run for given in args.runs for run in runs_in(given)]
+    if len(runs) < 2:
+        raise UserError("RUN", args.runs[0], "name two runs or more to compare, or the folder of a sweep")
+    stories = [read_story(run) for run in runs]
+    is_sweep = runs != args.runs
+    folders = [story.folder.root for story in stories]
+    is_short = is_sweep and len({folder.name for folder in folders}) == len(folders)
+    names = [folder.name if is_short else f"{folder.parent.name}/{folder.name}" for folder in folders]
+    found = figures(list(zip(names, stories, strict=True)))
+    if args.json:
+        both = {run.name: {**msgspec.to_builtins(run.summary), **_beside(run)} for run in found}
+        print(msgspec.json.encode(both).decode())
+        return 0
+    print(table(found))
+    if args.full or not is_sweep:
+        print("\n" + compare([(run.name, run.summary) for run in found]))
     return 0
+
+
+def _beside(run: object) -> dict[str, object]:
+    return {name: getattr(run, name) for name in ("told", "tokens_per_s", "idle_share")}

@@ -76,7 +76,7 @@ def changes(before: Config, after: Config) -> tuple[Change, ...]:
     """Keys with another value, in the order of the schema."""
     told = dict(leaves(after))
     return tuple(
-        Change(key=key, before=_plain(value), after=_plain(told[key]), forced=not is_changeable(key))
+        Change(key=key, before=plain(value), after=plain(told[key]), forced=not is_changeable(key))
         for key, value in leaves(before)
         if told[key] != value and key not in _OF_ONE_START
     )
@@ -92,5 +92,6 @@ def leaves(config: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + item.name, value
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """As JSON has it: an enum by its name."""
     return value.name if isinstance(value, enum.Enum) else value

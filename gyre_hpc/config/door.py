@@ -7,6 +7,7 @@ a multirun. Errors of the task itself rise as they are.
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import NoReturn
 
 import hydra
@@ -18,29 +19,42 @@ from omegaconf.errors import OmegaConfBaseException
 from gyre_hpc.config.compose import config_from, explained
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.search_path import PACKAGE, register
+from gyre_hpc.config.sweep import is_sweep, placed, refuse_launchers, run_name, sweep_folder
 from gyre_hpc.errors import UserError
 
 _FULL = "HYDRA_FULL_ERROR"
 _STOPPED = 130
 """Exit code after Ctrl-C, as shells have it."""
+_NOT_BEGUN = 3
+"""Exit code of a run of a sweep that was stopped before it."""
 
 
 def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
     """Make `task` the main function of a Hydra program."""
 
     def run() -> NoReturn:
-        codes: list[int] = []
+        ends = _Ends()
         bugs: list[BaseException] = []
         wants_traceback = os.environ.get(_FULL) == "1"
 
         def composed(node: DictConfig) -> None:
+            name = ""
+            if is_sweep():
+                ends.sweep, name = sweep_folder(), run_name()
+                if ends.was_stopped:  # Ctrl-C is meant for the whole sweep
+                    ends.add(name, _NOT_BEGUN)
+                    return
             try:
-                codes.append(task(config_from(node, HydraConfig.get().overrides.task)))
+                config = config_from(node, HydraConfig.get().overrides.task)
+                if is_sweep():
+                    config = placed(config)
+                ends.add(name, task(config))
             except UserError as error:
                 if wants_traceback:
                     raise
-                codes.append(_say(error))
+                ends.add(name, _say(error))
             except BaseException as bug:
+                ends.add(name, 1)
                 bugs.append(bug)
                 raise
 
@@ -48,17 +62,52 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
         # Hydra would print and exit with 1 by itself; with its own switch set it lets errors rise to us.
         os.environ[_FULL] = "1"
         try:
+            refuse_launchers(sys.argv[1:])
             hydra.main(version_base="1.3", config_path=PACKAGE, config_name="config")(composed)()
+        except UserError as error:
+            ends.add("", _say(error))
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             if wants_traceback or bugs:
                 raise
-            codes.append(_say(explained(error)))
+            ends.add("", _say(explained(error)))
         except KeyboardInterrupt:
             # While composing: nothing was started. A run that was started handles the signal itself.
             sys.exit(_STOPPED)
-        sys.exit(max(codes, default=0))
+        finally:
+            ends.tell()
+        sys.exit(max(ends.codes, default=0))
 
     return run
+
+
+class _Ends:
+    """How each run of this program ended; one, but for a sweep."""
+
+    def __init__(self) -> None:
+        self.sweep: Path | None = None
+        """Its folder."""
+        self._ends: list[tuple[str, int]] = []
+
+    def add(self, name: str, code: int) -> None:
+        self._ends.append((name, code))
+
+    @property
+    def codes(self) -> list[int]:
+        return [code for _, code in self._ends]
+
+    @property
+    def was_stopped(self) -> bool:
+        return _STOPPED in self.codes
+
+    def tell(self) -> None:
+        """The last line of a sweep: a run that failed did not stop the others, so it is named here."""
+        if self.sweep is None:
+            return
+        failed = [f"{name} ({'not begun' if code == _NOT_BEGUN else f'exit code {code}'})" for name, code in self._ends if code]
+        what = f"{len(failed)} failed: {', '.join(failed)}" if failed else "none failed"
+        print(
+            f"sweep of {len(self._ends)} runs, {what}; side by side: gyre compare {self.sweep}", file=sys.stderr if failed else sys.stdout
+        )
 
 
 def overrides_given() -> tuple[str, ...]:

@@ -62,7 +62,8 @@ def test_compare_needs_two_and_shows_both(tmp_path: Path, capsys: pytest.Capture
     assert run(["compare", str(tmp_path / "a")]) == 2
     capsys.readouterr()
     assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
-    assert capsys.readouterr().out.splitlines()[0].split() == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4].split() == [line.split()[0] for line in lines[1:3]] == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
 
 
 def test_no_seeds_is_no_proof(capsys: pytest.CaptureFixture[str]):

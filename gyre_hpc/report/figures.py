@@ -1,0 +1,99 @@
+"""Runs of a sweep at a glance: a line per run, with what it alone was told and the figures that a sweep is made for."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from gyre_hpc.config.changes import leaves, plain
+from gyre_hpc.errors import UserError
+from gyre_hpc.observability.idle import idle_by_reason, intervals
+from gyre_hpc.report.html import shown
+from gyre_hpc.report.story import Story
+from gyre_hpc.report.summary import Summary, percent, summarize
+
+_SAYS_NOTHING = ("resume", "paths.run", "launch.force")
+_END = {None: "not finished", 0: "done", 130: "stopped"}
+
+
+class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
+    """One run."""
+
+    name: str
+    told: dict[str, Any]
+    """Keys of the configuration in which the runs differ."""
+    tokens_per_s: float | None
+    """Sampled for training, over wall_s."""
+    idle_share: float | None
+    """Of all cell-seconds."""
+    summary: Summary
+
+
+def runs_in(path: str) -> list[str]:
+    """The run folder that `path` is, or those right below it, by their numbers. Raises UserError when there are none."""
+    folder = Path(path).expanduser()
+    if (folder / "config.yaml").exists() or not folder.is_dir():
+        return [path]
+    found = [entry for entry in folder.iterdir() if (entry / "config.yaml").is_file()]
+    if not found:
+        raise UserError("RUN", path, "name run folders, or the folder of a sweep, whose runs lie in it")
+    return [str(entry) for entry in sorted(found, key=lambda entry: [int(part) if part.isdigit() else part for part in _parts(entry.name)])]
+
+
+def figures(named: Sequence[tuple[str, Story]]) -> list[RunFigures]:
+    """Of runs, finished or not."""
+    told = [{key: plain(value) for key, value in leaves(story.config) if key not in _SAYS_NOTHING} for _, story in named]
+    different = [key for key in told[0] if any(one[key] != told[0][key] for one in told)]
+    return [_figures(name, story, {key: one[key] for key in different}) for (name, story), one in zip(named, told, strict=True)]
+
+
+def table(runs: Sequence[RunFigures]) -> str:
+    """Text, a line per run."""
+    keys = list(runs[0].told)
+    heads = ["run", *keys, "end", "wall s", "updates", "pass rate", "tokens/s", "lends", "idle", "lost or resampled"]
+    rows = [heads, *[[run.name, *[str(run.told[key]) for key in keys], *_row(run)] for run in runs]]
+    widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
+    lines = []
+    for row in rows:
+        lines.append(
+            "  ".join([row[0].ljust(widths[0]), *[cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]]).rstrip()
+        )
+    return "\n".join(lines)
+
+
+def _figures(name: str, story: Story, told: dict[str, Any]) -> RunFigures:
+    summary = summarize(story)
+    rate = summary.tokens["sampled"] / summary.wall_s if summary.wall_s else None
+    return RunFigures(name=name, told=told, tokens_per_s=rate, idle_share=_idle_share(story), summary=summary)
+
+
+def _idle_share(story: Story) -> float | None:
+    """A pause between two attempts is nobody's time."""
+    total = idle = 0.0
+    for attempt in {event.attempt for event in story.events}:
+        events = [event for event in story.events if event.attempt == attempt]
+        stretches = intervals(events, events[-1].time)
+        total += sum(stretch.seconds for stretch in stretches)
+        idle += sum(idle_by_reason(stretches).values())
+    return idle / total if total else None
+
+
+def _row(run: RunFigures) -> list[str]:
+    summary = run.summary
+    return [
+        _END.get(summary.exit_code, f"failed ({summary.exit_code})"),
+        f"{summary.wall_s:.0f}",
+        str(summary.updates),
+        f"{percent(summary.pass_rate_before)} -> {percent(summary.pass_rate_after)}",
+        shown(run.tokens_per_s),
+        str(summary.role_switches["rollout_to_train"]),
+        percent(run.idle_share),
+        str(summary.tokens["lost"] + summary.tokens["resampled"]),
+    ]
+
+
+def _parts(name: str) -> list[str]:
+    """Digits and the rest in turn, the rest first: so that two names compare like with like."""
+    return re.split(r"(\d+)", name)
