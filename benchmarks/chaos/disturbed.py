@@ -23,7 +23,8 @@ _LOOK_AGAIN_S = 1.0
 class DisturbedRun:
     """Use as a context manager; whatever it started is dead after it."""
 
-    def __init__(self, folder: Path, overrides: Sequence[str]) -> None:
+    def __init__(self, folder: Path, overrides: Sequence[str], *, resumes: bool = False) -> None:
+        """resumes: the run in `folder` goes on; otherwise it is a new one."""
         self.folder = RunFolder(folder)
         folder.parent.mkdir(parents=True, exist_ok=True)
         self.out = folder.parent / "printed"
@@ -37,7 +38,7 @@ class DisturbedRun:
         self._status: Status | None = None
         with self.out.open("wb") as out:
             self._child = subprocess.Popen(
-                [sys.executable, "launch.py", f"paths.run={folder}", *overrides],
+                [sys.executable, "launch.py", f"{'resume' if resumes else 'paths.run'}={folder}", *overrides],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **self.family.environment},
             )  # fmt: skip
 

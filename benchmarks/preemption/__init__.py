@@ -1,0 +1,1 @@
+"""What a preemption costs a run whose executions are taken up from the journal."""
