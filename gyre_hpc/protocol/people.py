@@ -24,7 +24,7 @@ class Wish(msgspec.Struct, frozen=True):
 
     kind: CommandKind
     attempt: int = 0
-    """The one that it is meant for: another one answers that it was not carried out. 0: whichever reads it."""
+    """The one that it is meant for: another one answers that it was not carried out. 0: the one that lives when it is written."""
     process: str = ""
     """Of stacks, hold and release."""
     reason: str = ""
@@ -37,6 +37,8 @@ class Command(msgspec.Struct, frozen=True, tag="command"):
     id: str
     """<unix ms>-<random>."""
     wish: Wish
+    is_older: bool = False
+    """It was written before this attempt began, by the clock that stamps files there."""
 
 
 class Unreadable(msgspec.Struct, frozen=True):

@@ -53,6 +53,13 @@ class People:
             except FileNotFoundError:
                 os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
+    def _began(self) -> float:
+        """When this attempt's supervisor said that it listens; 0 where that is gone."""
+        try:
+            return self._folder.start(self._attempt).stat().st_mtime
+        except OSError:
+            return 0.0
+
     def _one(self, id: str) -> Command | Unreadable | None:
         """None: it is gone, or cannot be read just now."""
         try:
@@ -63,9 +70,10 @@ class People:
         except OSError:
             return None
         try:
-            if not stat.S_ISREG(os.fstat(file).st_mode):
+            facts = os.fstat(file)
+            if not stat.S_ISREG(facts.st_mode):
                 return Unreadable(id, "it is no file")
-            data = os.read(file, _LARGEST + 1)
+            written, data = facts.st_mtime, os.read(file, _LARGEST + 1)
         except OSError:
             return None
         finally:
@@ -73,6 +81,6 @@ class People:
         if len(data) > _LARGEST:
             return Unreadable(id, f"it has more than {_LARGEST} bytes")
         try:
-            return Command(id, msgspec.json.decode(data, type=Wish))
+            return Command(id, msgspec.json.decode(data, type=Wish), written < self._began())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Unreadable(id, str(error))

@@ -1,7 +1,7 @@
 """What people order of a live run: read from the run folder every few seconds, or told by message; answered by a file each.
 
 Invariants (each has a test):
-  - an order is carried out at most once in an attempt, and only in the attempt that it names;
+  - an order is carried out at most once in an attempt, and only in the attempt that it names, or that lived when it was written;
   - every order that was read is answered, also one that cannot be understood;
   - a held cell is neither ended nor started again on the controller's order; the end of the run, and setting it aside, go before.
 """
@@ -44,7 +44,7 @@ class People:
         if isinstance(command, Unreadable):
             effects, answer, kind = list[Effect](), self._no(f"it cannot be read: {command.reason}"), ""
         else:
-            (effects, answer), kind = self._carry_out(command.wish), command.wish.kind.value
+            (effects, answer), kind = self._carry_out(command), command.wish.kind.value
         self._answers[command.id] = answer
         note = Note("command", {"id": command.id, "kind": kind, "is_done": answer.is_done, "text": answer.text})
         return [note, *effects, *self._answer(command.id)]
@@ -83,10 +83,12 @@ class People:
 
     # wishes
 
-    def _carry_out(self, wish: Wish) -> tuple[list[Effect], Answer]:
-        own = self._settings.attempt
+    def _carry_out(self, command: Command) -> tuple[list[Effect], Answer]:
+        wish, own = command.wish, self._settings.attempt
         if wish.attempt not in (0, own):
             return [], self._no(f"it was meant for attempt {wish.attempt}, this is {own}")
+        if not wish.attempt and command.is_older:
+            return [], self._no(f"it is older than attempt {own}")
         if wish.kind is CommandKind.stop:
             return self._stop(wish)
         child = self._children.get(wish.process)
