@@ -40,8 +40,8 @@ class LifeTruth:
         execution = record.execution
         if (process.attempt, record.life) <= (self._owner.get(execution, 0), self._lives.get(execution, 0)):
             raise Violation(f"{execution}: life {record.life} begins after life {self._lives.get(execution)}")
+        is_first = (process, execution) in self._inherited and self._owner.get(execution) != process.attempt
         inherited = self._inherited.pop((process, execution), {})
-        is_first = bool(inherited) and self._owner.get(execution) != process.attempt
         self._owner[execution], self._lives[execution] = process.attempt, record.life
         if bool(record.attempts) != is_first:
             raise Violation(f"{execution}: life {record.life} goes on from attempts {record.attempts}, there is {inherited}")
