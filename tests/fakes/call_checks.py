@@ -1,5 +1,6 @@
 """What must hold in a gateway machine's world: looked at after every step, and when everything has come to rest."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from gyre_hpc.chat.base import ChatFormat
@@ -22,6 +23,13 @@ class CallChecks:
     scripts: dict[str, list[int]]
     format: ChatFormat
 
+    before: Sequence[Record] = ()
+    """Of earlier attempts of the run."""
+
+    @property
+    def records(self) -> list[Record]:
+        return [*self.before, *self.journal]
+
     @property
     def shard(self) -> Any:
         return self.machine._shard
@@ -36,11 +44,11 @@ class CallChecks:
         return self.format.parse(self.output(call), stop=self.begins()[call].sampling.stop).content
 
     def begins(self) -> dict[str, CallBegin]:
-        return {record.call: record for record in self.journal if isinstance(record, CallBegin)}
+        return {record.call: record for record in self.records if isinstance(record, CallBegin)}
 
     def output(self, call: str) -> list[int]:
         """Durable tokens of a call."""
-        pieces = [record for record in self.journal if isinstance(record, CallProgress) and record.call == call]
+        pieces = [record for record in self.records if isinstance(record, CallProgress) and record.call == call]
         return [token for piece in pieces for token in unpack_ids(piece.output_ids).tolist()]
 
     def check_journal(self) -> None:
@@ -83,7 +91,7 @@ class CallChecks:
             self.said[action.conn] = self.said.get(action.conn, "") + action.text
             assert self.parsed(action.call).startswith(self.said[action.conn]), "said what was not durable"
         if isinstance(action, Reply):
-            ends = [record for record in self.journal if isinstance(record, CallEnd) and record.call == action.call]
+            ends = [record for record in self.records if isinstance(record, CallEnd) and record.call == action.call]
             assert ends and ends[-1].finish == action.finish, "answered before the end was durable"
             text = action.answer.content
             assert text.startswith(self.said.get(action.conn, "")), "what was said is no beginning of the answer"
