@@ -73,8 +73,26 @@ class Commands:
         ]  # fmt: skip
         # For the rendezvous kinds of torch 2.13, one of which hangs without it once it grows. Ours never grows.
         return Command(
-            argv=argv, environment={"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1", **self._network(), **self.places.environment(cell)}
+            argv=argv,
+            environment={
+                "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
+                **self._network(),
+                **self._flight_recorder(cell, incarnation),
+                **self.places.environment(cell),
+            },
         )
+
+    def _flight_recorder(self, cell: str, incarnation: int) -> dict[str, str]:
+        """NCCL groups remember their newest collectives, and write them per rank beside the logs when one misses its deadline. Not tried
+        on GPUs yet. What a person set stays."""
+        if self.config.transport.backend != "nccl":
+            return {}
+        wanted = {
+            "TORCH_NCCL_TRACE_BUFFER_SIZE": "2000",
+            "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+            "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{self.run}/logs/{cell}-{self.attempt}-{incarnation}.nccl-rank-",
+        }
+        return {name: value for name, value in wanted.items() if name not in os.environ}
 
     def _network(self) -> dict[str, str]:
         """Libraries that find an interface by themselves: NCCL, and the groups that an SGLang server makes. What a person set stays."""

@@ -1,7 +1,6 @@
 """What the batch machine knows of its cells: newest report, desired role, term, fence; who is lost or set aside."""
 
 import enum
-from collections.abc import Container
 
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.settings import BatchSettings
@@ -70,6 +69,8 @@ class Cell:
         self.lost = ""
         """Why it is not there now; empty when it is."""
         self.aside = ""
+        self.is_held = False
+        """A person looks at it; it comes back when that is over."""
         self.failed_starts = 0
         """In a row, of its own."""
         self.stuck = (-1, 0)
@@ -229,6 +230,7 @@ class Fleet:
             if cell is None or entry.incarnation < cell.incarnation:
                 continue
             cell.has_registered = cell.has_registered or bool(entry.url)
+            cell.is_held = entry.held
             if entry.aside and not cell.aside:
                 cell.aside = entry.lost or "set aside"
                 if cell.incarnation and not cell.lost:
@@ -253,10 +255,6 @@ class Fleet:
         self.satellites.append(cell)
         self.units = (*self.units, (cell,))
         return cell
-
-    def unnamed(self, named: Container[str]) -> list[Cell]:
-        """Those nobody planned that the directory names no more: their node is long gone."""
-        return [cell for cell in self.satellites if cell.is_joiner and cell.name not in named]
 
     def forget(self, cell: Cell) -> None:
         """It is lost and holds nothing. Numbers of cells are not used again."""

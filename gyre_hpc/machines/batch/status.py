@@ -94,11 +94,14 @@ def waits_of(state: State, now: float) -> list[dict[str, Any]]:
         wait(state.fleet.core_name, f"commit of update {state.update}", settings.commit_deadline_s - (now - state.commit.started_at))
     for cell in state.fleet.cells.values():
         if cell.lost and not cell.aside:
-            wait("supervisor", f"restart of {cell.name}: {cell.lost}", settings.start_deadline_s)
+            held = "; held until gyre debug --release" if cell.is_held else ""
+            wait("supervisor", f"restart of {cell.name}: {cell.lost}{held}", settings.start_deadline_s)
         elif cell.move.value != "none":
             wait(cell.name, *_move(state, cell, now))
         elif cell.broken_since is not None and cell.report is not None:
             wait(cell.name, f"it does not work: {cell.report.broken}", settings.broken_deadline_s - (now - cell.broken_since))
+    if state.satellites.refused:
+        wait("slurm", f"satellites were refused: {state.satellites.refused}; asked again", state.satellites.next_at - now)
     if state.storage_full:
         wait("storage", state.storage_full, settings.progress_deadline_s - (now - state.progress_at))
     if state.is_without_runners:

@@ -37,11 +37,11 @@ class LogTail:
         for path in self._files():
             with path.open("rb") as file:
                 size = os.fstat(file.fileno()).st_size
-                lines = _last_lines(file, size, num_lines)
+                lines = _last_lines(file, size, num_lines + 1)
                 self._places[path] = _Place(inode=os.fstat(file.fileno()).st_ino, offset=size, rest=b"")
             if lines and not lines[-1].endswith(b"\n"):
                 self._places[path].rest = lines.pop()
-            for line in lines:
+            for line in lines[max(0, len(lines) - num_lines) :]:
                 yield path.stem, _text(line)
 
     def poll(self) -> Iterator[tuple[str, str]]:
@@ -97,8 +97,6 @@ def _lines(file: BinaryIO, place: _Place) -> Iterator[bytes]:
 
 def _last_lines(file: BinaryIO, size: int, num_lines: int) -> list[bytes]:
     """With their ends, oldest first."""
-    if num_lines < 1:
-        return []
     length = min(size, _TAIL)
     while True:
         file.seek(size - length)

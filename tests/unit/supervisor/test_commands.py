@@ -119,3 +119,14 @@ def test_attempts_count_up_and_two_claims_get_two_numbers(tmp_path: Path):
     (attempts / "notes").mkdir()
     (attempts / "10").mkdir()
     assert highest_attempt(attempts) == 10 and claim_attempt(attempts) == 11
+
+
+def test_nccl_groups_write_what_they_did_beside_the_logs_when_one_misses_its_deadline(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("TORCH_NCCL_DUMP_ON_TIMEOUT", raising=False)
+    monkeypatch.setenv("TORCH_NCCL_TRACE_BUFFER_SIZE", "7")
+    config = Config()
+    assert "TORCH_NCCL_DUMP_ON_TIMEOUT" not in commands(config).build("cell-0", 1).environment
+    config.transport.backend = "nccl"
+    told = commands(config).build("cell-1", 2).environment
+    assert told["TORCH_NCCL_DEBUG_INFO_TEMP_FILE"] == "/runs/demo/logs/cell-1-3-2.nccl-rank-"
+    assert told["TORCH_NCCL_DUMP_ON_TIMEOUT"] == "1" and "TORCH_NCCL_TRACE_BUFFER_SIZE" not in told

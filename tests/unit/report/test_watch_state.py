@@ -1,0 +1,96 @@
+"""Whether a run lives, and how far its allocation takes it: pure judgements."""
+
+import pytest
+
+from gyre_hpc.observability.status import Status
+from gyre_hpc.protocol.node_map import RunStart
+from gyre_hpc.report.watch.jobs import Jobs, SubmittedJob
+from gyre_hpc.report.watch.outlook import look_ahead
+from gyre_hpc.report.watch.signs import End, Signs
+from gyre_hpc.report.watch.squeue import Queue, QueueJob
+from gyre_hpc.report.watch.state import RunState, judge
+
+NOW = 1_000_000.0
+START = RunStart(1, "http://n1:7", job="12", host="n1", pid=5)
+
+
+def queue_job(id: str, state: str, start: float | None = None) -> QueueJob:
+    return QueueJob(id=id, state=state, start=start, left_s=600.0, nodes="n1", partition="p", reason="Resources", name="gyre")
+
+
+def jobs(*queued: QueueJob, submitted: tuple[str, ...] = ("12",), asked: float = NOW) -> Jobs:
+    return Jobs(submitted=tuple(SubmittedJob(job=job) for job in submitted), queue=Queue(time=NOW, asked=asked, jobs=queued))
+
+
+def signs(attempt: int = 1, *, end: End | None = None, silent_s: float = 1.0, start: RunStart | None = START) -> Signs:
+    return Signs(attempt=attempt, end=end, start=start, silent_s=silent_s)
+
+
+ENDED = End(exit_code=130, reason="SIGTERM", time=NOW - 60)
+NONE = Jobs(submitted=(), queue=None)
+PENDING, RUNNING = queue_job("12", "PENDING"), queue_job("12", "RUNNING", NOW - 500)
+
+
+@pytest.mark.parametrize(
+    ("seen", "at", "status_attempt", "state"),
+    [
+        (signs(0), NONE, 0, RunState.never_started),
+        (signs(0), jobs(PENDING), 0, RunState.waiting),
+        (signs(0), jobs(RUNNING), 0, RunState.starting),
+        (signs(0), jobs(), 0, RunState.never_started),
+        (signs(0), jobs(asked=0.0), 0, RunState.waiting),  # nobody can tell
+        (signs(), NONE, 0, RunState.starting),
+        (signs(2), NONE, 1, RunState.starting),  # status.json is of the attempt before
+        (signs(), NONE, 1, RunState.running),
+        (signs(silent_s=14.9), jobs(RUNNING), 1, RunState.running),
+        (signs(silent_s=15.0), jobs(RUNNING), 1, RunState.silent),
+        (signs(silent_s=40.0, start=None), NONE, 1, RunState.silent),
+        (signs(silent_s=40.0), jobs(PENDING), 1, RunState.requeued),
+        (signs(silent_s=40.0), jobs(), 1, RunState.dead),
+        (signs(silent_s=40.0), jobs(asked=0.0), 1, RunState.silent),
+        (signs(end=ENDED), NONE, 1, RunState.over),
+        (signs(end=ENDED), jobs(PENDING), 1, RunState.requeued),
+        (signs(end=ENDED), jobs(RUNNING), 1, RunState.over),  # it has not quite ended
+        (signs(end=ENDED), jobs(queue_job("12", "RUNNING", NOW - 5)), 1, RunState.starting),  # the same job again
+        (signs(end=ENDED), jobs(queue_job("13", "RUNNING", NOW - 500), submitted=("12", "13")), 1, RunState.starting),
+        (signs(end=End(exit_code=0, reason="done", time=NOW)), jobs(PENDING), 1, RunState.over),
+    ],
+)
+def test_a_run_is_judged_by_its_signs_and_the_queue(seen: Signs, at: Jobs, status_attempt: int, state: RunState):
+    verdict = judge(seen, at, status_attempt=status_attempt, now=NOW)
+    assert verdict.state is state, verdict
+
+
+def test_silence_is_told_with_its_length_and_the_job():
+    text = judge(signs(silent_s=73.0), jobs(RUNNING), status_attempt=1, now=NOW).text
+    assert "for 73 s (since " in text and "job 12 is running on n1" in text
+
+
+def test_a_satellites_job_is_none_of_the_run():
+    at = Jobs(submitted=(SubmittedJob(job="12", kind="satellite"),), queue=Queue(time=NOW, asked=NOW, jobs=(RUNNING,)))
+    assert at.living() is None and at.newest is None and at.num_satellites == 1
+
+
+def status(update: int, *, update_s: float | None, eta_s: float | None = None) -> Status:
+    return Status(time=NOW, update=update, updates_total=100, update_s=update_s, eta_s=eta_s)
+
+
+@pytest.mark.parametrize(
+    ("update", "eta_s", "left_s", "by_then", "further"),
+    [
+        (10, 9000.0, 950.0, 19, 3),  # 81 left, 34 in a job
+        (10, 8950.0, 950.0, 20, 3),  # half of the present one is made
+        (98, 200.0, 950.0, 100, 0),
+        (10, 9000.0, 0.0, 10, 3),
+        (10, None, 3500.0, 45, 2),
+        (10, 8000.0, 150.0, 12, 3),  # an ETA of old rates gives at most the present update
+    ],
+)
+def test_versions_by_the_end_of_an_allocation_and_further_jobs(update: int, eta_s: float | None, left_s: float, by_then: int, further: int):
+    seen = look_ahead(status(update, update_s=100.0, eta_s=eta_s), left_s, job_s=3600.0, lead_s=120.0)
+    assert (seen.updates_by_then, seen.further_jobs) == (by_then, further)
+
+
+def test_what_was_not_measured_is_not_told_and_too_long_an_update_is_said():
+    assert look_ahead(status(0, update_s=None), 500.0, job_s=600.0, lead_s=0.0).updates_by_then is None
+    assert look_ahead(status(0, update_s=900.0), 500.0, job_s=600.0, lead_s=0.0).further_jobs == -1
