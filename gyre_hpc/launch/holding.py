@@ -21,6 +21,7 @@ def hold_supervisor(folder: RunFolder, name: str, argv: Sequence[str]) -> Iterat
         process = subprocess.Popen(
             [sys.executable, "-m", _SUPERVISOR, "--run", str(folder.root), *argv],
             stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True, env=child_environment(),
+            preexec_fn=_deaf,  # noqa: PLW1509  (no threads here)
         )  # fmt: skip
     try:
         yield process
@@ -28,6 +29,11 @@ def hold_supervisor(folder: RunFolder, name: str, argv: Sequence[str]) -> Iterat
         assert process.stdin is not None
         process.stdin.close()
         process.wait()
+
+
+def _deaf() -> None:
+    """In the child: SLURM sends a job's own signal to every process of it, in whatever session; ours alone answers, the rest would die."""
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
 class Stop:

@@ -4,6 +4,7 @@ Source of the states: SLURM's scontrol(1), JobState.
 """
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gyre_hpc.config.schema import Chain
@@ -23,16 +24,45 @@ class Next(enum.Enum):
     """Nothing follows; a waiting successor is cancelled."""
 
 
+class Fate(enum.Enum):
+    """What SLURM does with the job while the attempt ends."""
+
+    running = "running"
+    """It may stay until its time limit."""
+    preempted = "preempted"
+    """Better jobs want its nodes; it has its grace time."""
+    requeued = "requeued"
+    """SLURM puts it back by itself."""
+    cancelled = "cancelled"
+    timed_out = "timed_out"
+    unknown = "unknown"
+    """SLURM did not answer."""
+
+
+def fate_of(fields: Mapping[str, str], restarts: int) -> Fate:
+    """fields: what scontrol says of the job. restarts: SLURM_RESTART_COUNT of this start. A job that is being ended is COMPLETING,
+    whatever ends it (tried with SLURM 22.05): the count of its restarts, its reason and its exit signal tell one from another."""
+    state = fields.get("JobState", "")
+    if not state:
+        return Fate.unknown
+    if int(fields.get("Restarts", "0")) > restarts or state in ("PENDING", "REQUEUED", "REQUEUE_HOLD"):
+        return Fate.requeued
+    if state == "TIMEOUT" or fields.get("Reason") == "TimeLimit":
+        return Fate.timed_out
+    if state == "RUNNING":
+        return Fate.running if fields.get("PreemptTime", "None") == "None" else Fate.preempted
+    return Fate.cancelled if state == "CANCELLED" or fields.get("ExitCode", "0:0") == "0:15" else Fate.unknown
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ending:
     """An attempt is over."""
 
     code: int
-    """Of its supervisor-0."""
+    """Of its supervisor-0; negative: killed by that signal."""
     signal: str
     """What the job was told before (`SIGUSR2`, `SIGTERM`); empty: nothing."""
-    is_cancelled: bool
-    """SLURM says that somebody cancelled the job."""
+    fate: Fate
     fruitless: int
     """Attempts in a row, this one included, that made no update and journaled no token."""
     allocations: int
@@ -43,21 +73,28 @@ def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:
     """What to do, and why. A run that failed by its own decision (exit code 1) is not repeated: it would fail again."""
     if ending.code == 0:
         return Next.end, "the run is finished"
-    if ending.code == SUPERSEDED:
-        return Next.end, "a newer attempt of the run lives"
+    if ending.code == SUPERSEDED:  # perhaps by our successor
+        return Next.leave, "a newer attempt of the run lives"
+    if ending.fate is Fate.requeued:
+        return Next.leave, "SLURM puts the job back by itself"
     if ending.code == REFUSED:
         return Next.end, "the configuration cannot work here"
-    if ending.is_cancelled:
+    if ending.fate is Fate.cancelled:
         return Next.end, "the job was cancelled"
     if ending.code == STOPPED and not ending.signal:
         return Next.end, "the run was stopped"
-    if ending.code > 0 and ending.code not in (STOPPED, NODE_LOST):
+    if ending.code > 0 and ending.code not in (STOPPED, NODE_LOST) and not ending.signal:
         return Next.end, f"the run failed with exit code {ending.code}"
     if chain is Chain.none:
         return Next.end, "launch.chain=none"
-    if ending.fruitless >= MOST_FRUITLESS:
+    if ending.fruitless >= MOST_FRUITLESS and ending.fate is not Fate.preempted:  # whose fault a preemption is not
         return Next.end, f"{ending.fruitless} attempts in a row made no update and no new token"
     if ending.allocations >= limit:
         return Next.end, f"launch.chain_limit={limit} allocations are used up"
-    why = ending.signal or ("a node of the core was lost" if ending.code == NODE_LOST else "its supervisor died")
-    return (Next.requeue, why) if chain is Chain.requeue else (Next.leave, why)
+    return (Next.requeue if chain is Chain.requeue else Next.leave), _why(ending)
+
+
+def _why(ending: Ending) -> str:
+    if ending.signal:
+        return ending.signal
+    return "a node of the core was lost" if ending.code == NODE_LOST else "its supervisor died"

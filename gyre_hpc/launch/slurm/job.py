@@ -1,7 +1,8 @@
 """What runs on each node of a job: holds the node's supervisor, and on the first node begins the attempt and ends it.
 
 Signals. SIGUSR2 comes before a time limit or a preemption (where the site sends it), SIGTERM with or without it, or nothing comes.
-Either one makes the first node stop the run in order; the other nodes wait for its word. What comes after is chain.follow's decision.
+Either one makes the first node stop the run in order; the other nodes wait for its word. SLURM sends SIGTERM to every process of the
+job: then all end at once. What comes after is chain.follow's decision; where the first node is lost, a survivor's.
 """
 
 import contextlib
@@ -21,16 +22,18 @@ from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, begin_attempt
 from gyre_hpc.launch.holding import Stop, hold_supervisor, stop_signals
-from gyre_hpc.launch.slurm import progress, queue
+from gyre_hpc.launch.preflight.gather import preflight
+from gyre_hpc.launch.slurm import progress, queue, survivor
 from gyre_hpc.launch.slurm.cell_map import node_map
-from gyre_hpc.launch.slurm.chain import Ending, Next, follow
-from gyre_hpc.machines.supervision import SUPERSEDED
+from gyre_hpc.launch.slurm.chain import Ending, Next, fate_of, follow
+from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.supervisor.attempts import highest_attempt
 from gyre_hpc.supervisor.mirror import write_private
 
 NAME = "job"
@@ -75,11 +78,26 @@ class RunJob:
         config = load_config(folder.config)
         try:
             with stop_signals(signal.SIGUSR2) as stop:
-                code = _first(config, folder, task, stop) if task.node == 0 else _other(folder, task)
+                _look_first(config, folder, task)
+                code = _first(config, folder, task, stop) if task.node == 0 else _other(config, folder, task)
         except UserError as error:
             print(error, file=sys.stderr, flush=True)
             code = 2
         sys.exit(code if code >= 0 else 1)
+
+
+def _look_first(config: Config, folder: RunFolder, task: Task) -> None:
+    """Raises UserError where the run cannot work on these nodes. Noted under the attempt that would have begun."""
+    verdict = preflight(config, folder, task.hosts, task.node, f"{task.job}-{task.restarts}")
+    try:
+        if verdict is not None:
+            verdict.enforce()
+    except UserError as error:
+        if task.node == 0:
+            claim = Claim(folder=folder, attempt=highest_attempt(folder.attempts) + 1)
+            fields = {"job": task.job, "exit_code": REFUSED, "signal": "", "next": Next.end.value, "reason": str(error)}
+            _say(claim, "job_ended", fields)
+        raise
 
 
 def _first(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
@@ -87,7 +105,6 @@ def _first(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     claim = begin_attempt(folder, config)
     _say(claim, "job_started", {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts)})
     write_private(folder.node_map(claim.attempt), msgspec.json.encode(places))
-    progress.begin(folder, claim.attempt)
     successor = _ask_for_successor(config, claim, task)
     with hold_supervisor(folder, FIRST, ["--attempt", str(claim.attempt), *task.argv]) as supervisor:
         stop.pass_on_to(supervisor)
@@ -98,7 +115,7 @@ def _first(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     ending = Ending(
         code=code,
         signal=stop.came,
-        is_cancelled=queue.job_state(task.job) == "CANCELLED",
+        fate=fate_of(queue.job_fields(task.job), task.restarts),
         fruitless=progress.fruitless(folder, claim.attempt),
         allocations=claim.attempt,
     )
@@ -111,10 +128,18 @@ def _first(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     return code
 
 
-def _other(folder: RunFolder, task: Task) -> int:
+def _other(config: Config, folder: RunFolder, task: Task) -> int:
     """It ends when the first node says so, or when it hears nothing more of it: no signal of ours hurries it."""
     with hold_supervisor(folder, f"supervisor-{task.node}", ["--node", str(task.node), *task.argv]) as supervisor:
-        return supervisor.wait()
+        code = supervisor.wait()
+    if code == NODE_LOST:
+        try:
+            ordered = survivor.go_on(config, folder, task.job, task.restarts)
+        except OSError as error:
+            print(f"the first node is lost; nothing could be ordered: {error}", file=sys.stderr, flush=True)
+        else:
+            print(f"the first node is lost; next: {ordered or 'said by others'}", flush=True)
+    return code
 
 
 def _ask_for_successor(config: Config, claim: Claim, task: Task) -> str:

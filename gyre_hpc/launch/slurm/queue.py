@@ -1,6 +1,7 @@
 """Questions and orders to SLURM by its own commands. Every one has a deadline; an answer that did not come is None or an error text."""
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -33,12 +34,17 @@ def is_login_node(environ: Mapping[str, str] = os.environ) -> bool:
     return answer is not None and " UP" in answer.stdout
 
 
-def job_state(job: str) -> str:
-    """JobState as scontrol(1) has it; empty when SLURM does not know or did not answer."""
+def job_fields(job: str) -> dict[str, str]:
+    """What scontrol(1) says of a job; empty when SLURM does not know it or did not answer."""
     answer = ask(["scontrol", "show", "job", job, "-o"])
     if answer is None or answer.returncode:
-        return ""
-    return next((word.removeprefix("JobState=") for word in answer.stdout.split() if word.startswith("JobState=")), "")
+        return {}
+    return dict(re.findall(r"(\S+?)=(\S*)", answer.stdout))
+
+
+def job_state(job: str) -> str:
+    """JobState as scontrol(1) has it; empty when SLURM does not know or did not answer."""
+    return job_fields(job).get("JobState", "")
 
 
 def requeue(job: str) -> str:

@@ -1,0 +1,58 @@
+"""The crash-loop guard counts attempts without an update or a new token, by what lies in the run folder."""
+
+from pathlib import Path
+
+import pytest
+
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.launch.slurm.progress import brought, fruitless
+from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.journal import CallProgress, ExecutionEnd, Record
+from gyre_hpc.trajectory.segment import frame, header
+
+TOKENS = CallProgress(call="c", start=0, output_ids=b"\1\0\0\0", logprobs=b"\0\0\0\0", spans=(), oldest_kv=Version(0, 0), cell="cell-0", time=0.0)
+
+
+def note(folder: RunFolder, attempt: int, kind: str) -> None:
+    folder.events_folder.mkdir(exist_ok=True)
+    events = EventWriter(folder.events("controller", attempt), "controller", attempt)
+    events.note(kind, {})
+    events.close()
+
+
+def journal(folder: RunFolder, attempt: int, *records: Record) -> None:
+    folder.journal.mkdir(exist_ok=True)
+    path = folder.journal / f"gateway-0-{attempt}-000000.gyj"
+    path.write_bytes(header() + b"".join(map(frame, records)))
+
+
+def test_an_attempt_that_left_nothing_brought_nothing(tmp_path: Path):
+    assert not brought(RunFolder(tmp_path), 1)
+
+
+@pytest.mark.parametrize(("kind", "does"), [("applied", True), ("version_published", False)])
+def test_an_update_counts(tmp_path: Path, kind: str, does: bool):
+    folder = RunFolder(tmp_path)
+    note(folder, 1, kind)
+    assert brought(folder, 1) is does and not brought(folder, 2)
+
+
+@pytest.mark.parametrize(("record", "does"), [(TOKENS, True), (ExecutionEnd("e", 0.0), False)])
+def test_a_sampled_token_counts_and_other_records_do_not(tmp_path: Path, record: Record, does: bool):
+    folder = RunFolder(tmp_path)
+    journal(folder, 1, record)
+    assert brought(folder, 1) is does and not brought(folder, 11)
+
+
+def test_a_damaged_journal_counts_for_nothing(tmp_path: Path):
+    folder = RunFolder(tmp_path)
+    folder.journal.mkdir()
+    (folder.journal / "gateway-0-1-000000.gyj").write_bytes(b"no journal at all")
+    assert not brought(folder, 1)
+
+
+def test_only_attempts_since_the_last_one_that_brought_something_are_counted(tmp_path: Path):
+    folder = RunFolder(tmp_path)
+    journal(folder, 2, TOKENS)
+    assert [fruitless(folder, attempt) for attempt in (1, 2, 3, 4)] == [1, 0, 1, 2]
