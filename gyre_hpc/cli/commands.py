@@ -14,6 +14,7 @@ COMMANDS = {
     "attach": "show a run live, wherever it runs; Ctrl-C leaves it alone",
     "logs": "what the processes of a run print",
     "stop": "end a run in good order",
+    "satellite": "let cells of another job, or of this machine, join a running run; they may vanish at any time",
     "debug": "look into a process of a run: stacks, or keep a failed cell",
     "report": "write report.html and summary.json of a run",
     "calls": "the model calls of a run as the journal has them: what was rendered, sampled and sent, and why it branched",

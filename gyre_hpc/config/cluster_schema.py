@@ -34,6 +34,15 @@ class Chain(enum.Enum):
     """Nothing; `resume=RUN` by hand."""
 
 
+class SatellitesAt(enum.Enum):
+    """Who submits launch.satellites, and when."""
+
+    run = "run"
+    """The run, from its first node, while there is work for them: that node may submit jobs."""
+    launch = "launch"
+    """The launch, at once, all of them; they begin after the run's job did. For sites where compute nodes may not submit."""
+
+
 @dataclass(kw_only=True)
 class SlurmConfig:
     """What one allocation asks for. Empty or 0: the site's default."""
@@ -103,6 +112,7 @@ class LaunchConfig:
     """At most so many allocations one after the other."""
     satellites: int = 0
     """Extra jobs that are kept asked for while there is work for them; their cells join the run and may vanish at any time."""
+    satellites_at: SatellitesAt = SatellitesAt.run
     satellite_nodes: int = 1
     satellite_partition: str = ""
     satellite_time_min: int = 60

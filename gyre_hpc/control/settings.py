@@ -1,5 +1,6 @@
 """BatchSettings from the composed configuration."""
 
+from gyre_hpc.config.cluster_schema import SatellitesAt
 from gyre_hpc.config.deadlines import cell_start_s, no_progress_s, switch_step_s
 from gyre_hpc.config.pairs import pairs_of
 from gyre_hpc.config.schema import Config, EngineKind
@@ -41,6 +42,7 @@ def batch_settings(
         kv_budget_s=config.transport.kv_budget_s if config.transport.kv != "none" else 0.0,
         progress_deadline_s=no_progress_s(config),
         checkpoint_before_publish=config.checkpoint.before_publish,
+        satellites=config.launch.satellites if config.launch.satellites_at is SatellitesAt.run else 0,
         # Timed engines make tokens up.
         malformed_window=0 if config.engine.kind is EngineKind.timed else config.gateway.malformed_window,
     )

@@ -99,6 +99,8 @@ KINDS: dict[str, tuple[str, str]] = {
     "node_lost": ("node host reason", "a node was given up for the attempt; what was there is set aside"),
     "node_joined": ("node host cells", "a node that nobody planned brought cells"),
     "node_refused": ("node host reason", "a node that nobody planned wanted to join and may not"),
+    "satellites": ("wanted waiting running", "satellite jobs that the run asked SLURM for, whenever their number changed"),
+    "satellites_refused": ("reason refusals wait_s", "SLURM did not take a satellite job, or did not answer; asked again after wait_s"),
     "node_left": ("node host reason", "such a node was given up, its cells with it"),
     "node_leaving": ("reason", "a satellite's supervisor was told to end"),
     "node_fenced": ("silent_s children", "another node's supervisor heard no orders for too long: it kills its children and ends"),

@@ -13,12 +13,14 @@ from gyre_hpc.control.checkpoints import Checkpoints
 from gyre_hpc.control.journal_tail import JournalTail
 from gyre_hpc.control.notes import Notes
 from gyre_hpc.control.preparing import Preparing
+from gyre_hpc.control.satellites import SatelliteKeeper
 from gyre_hpc.control.settings import batch_settings
 from gyre_hpc.control.status import StatusWriter
 from gyre_hpc.control.warm_key import source_digest, warm_folder
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.batch import BatchMachine, actions
 from gyre_hpc.machines.batch.records import Record
+from gyre_hpc.machines.batch.satellites import KeepSatellites
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.tracker import make_tracker
@@ -64,6 +66,7 @@ async def serve(birth: Birth) -> None:
             actions.PrepareWarm: preparing.prepare_warm,
             actions.ForgetMicroBatches: preparing.forget,
             actions.WriteStatus: status.write,
+            KeepSatellites: SatelliteKeeper(folder.root).keep,
         },
         note=notes.note,
         machine_log=machine_log,

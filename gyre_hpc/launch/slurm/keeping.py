@@ -5,29 +5,19 @@ One question to SLURM for all jobs of this user. What runs is left alone: it end
 
 import getpass
 
-import msgspec
-
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.satellite import KIND, Asked, submit_satellite
 from gyre_hpc.launch.slurm.submit import jobs_of
+from gyre_hpc.machines.batch.satellites import SatelliteJobs
 
 _WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"})
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
-    """How it stands after the orders."""
-
-    waiting: int
-    running: int
-    refused: str = ""
-    """Why a job that was wanted could not be submitted; empty: nothing was refused."""
-
-
-def keep(config: Config, folder: RunFolder, wanted: int) -> Kept:
+def keep(config: Config, folder: RunFolder, wanted: int) -> SatelliteJobs:
     """Raises UserError when SLURM does not answer: nothing is ordered blindly."""
     states = _states()
     mine = [(record.job, states[record.job]) for record in jobs_of(folder, KIND) if record.job in states]
@@ -41,7 +31,7 @@ def keep(config: Config, folder: RunFolder, wanted: int) -> Kept:
             waiting.append(submit_satellite(config, folder, Asked.of(config)))
         except (UserError, OSError) as error:
             refused = str(error)
-    return Kept(waiting=len(waiting), running=len(running), refused=refused)
+    return SatelliteJobs(waiting=len(waiting), running=len(running), refused=refused)
 
 
 def _states() -> dict[str, str]:

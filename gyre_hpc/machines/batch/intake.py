@@ -21,14 +21,19 @@ _PASS_WINDOW = 96
 
 def take_directory(state: State, now: float, directory: Directory) -> list[Effect]:
     """New addresses; cells whose process ended are lost."""
-    named = {entry.process for entry in directory.entries}
-    state.urls = {name: url for name, url in state.urls.items() if name in named}
     state.urls |= {entry.process: entry.url for entry in directory.entries if entry.url}
     effects: list[Effect] = []
     for cell, reason in state.fleet.take_directory(now, directory):
         # One that is set aside is not asked for again.
         effects += lose_cell(state, now, cell, reason) if cell.lost and not cell.aside else _let_go(state, cell, reason)
-    for cell in state.fleet.unnamed(named):
+    return effects + _forget_unnamed(state, {entry.process for entry in directory.entries})
+
+
+def _forget_unnamed(state: State, named: set[str]) -> list[Effect]:
+    """Cells that nobody planned and that the directory names no more: their node is long gone. One that we did not know of is lost first."""
+    state.urls = {name: url for name, url in state.urls.items() if name in named}
+    effects: list[Effect] = []
+    for cell in [cell for cell in state.fleet.satellites if cell.is_joiner and cell.name not in named]:
         if not cell.lost:
             cell.lost = cell.aside = "it is gone"
             effects += _let_go(state, cell, cell.lost)

@@ -29,7 +29,7 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, watchdog
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
@@ -39,6 +39,7 @@ from gyre_hpc.machines.batch.moving import kv_order
 from gyre_hpc.machines.batch.news import has_news
 from gyre_hpc.machines.batch.parsing import watch_tool_calls
 from gyre_hpc.machines.batch.restore import restore
+from gyre_hpc.machines.batch.satellites import Satellites
 from gyre_hpc.machines.batch.sending import is_known, next_table, send_all
 from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.machines.batch.state import State, new_batch
@@ -68,6 +69,7 @@ class BatchMachine(Machine):
             groups=Groups(settings.groups_per_batch, settings.group_size),
             batch=new_batch(0),
             lending=Lending(settings.switch_s, settings.pull_s),
+            satellites=Satellites(settings.satellites),
             generation=settings.number_base,
             table_number=settings.number_base,
         )
@@ -151,6 +153,8 @@ class BatchMachine(Machine):
                 return phases.found_warm_start(state, now, told)
             case phases.PREPARE_WARM:
                 return phases.prepared_warm(state, now, told)
+            case satellites.KEEP:
+                return state.satellites.told(now, told)
             case phases.LAST_STATUS:
                 state.is_written = True
                 return [phases.say_finished(state)]
@@ -196,6 +200,7 @@ class BatchMachine(Machine):
             effects += consolidation.consolidate(state, now)
             effects += self._lend(now)
             effects += planning.lease(state, now)
+        effects += state.satellites.ask(now)
         if state.phase not in EVALUATIONS or phases.may_evaluate(state):
             effects += planning.dispatch(state, now)
         effects += send_all(state, now)
@@ -225,6 +230,8 @@ class BatchMachine(Machine):
         effects: list[Effect] = []
         old = state.decision
         state.decision = decision
+        calls_waiting = sum(report.waiting_calls for report in state.gateways.values())
+        state.satellites.observe(now, facts, decision, calls_waiting, state.settings.total_groups - state.groups.begun["train"])
         if old is None or (old.want, old.reason) != (decision.want, decision.reason):
             level = decision.waterlevel
             effects.append(

@@ -72,6 +72,8 @@ class BatchSettings:
     checkpoint_before_publish: bool = True
     pairs: tuple[tuple[str, str], ...] = ()
     """(cell that prefills, cell that decodes) of those that serve together only."""
+    satellites: int = 0
+    """Satellite jobs that the run asks for while there is work for them."""
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
 

@@ -13,6 +13,7 @@ from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.open_batch import OpenBatch
 from gyre_hpc.machines.batch.records import CommitIntended
+from gyre_hpc.machines.batch.satellites import Satellites
 from gyre_hpc.machines.batch.settings import BatchSettings
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import Version
@@ -32,6 +33,7 @@ class State:
     groups: Groups
     batch: OpenBatch
     lending: Lending
+    satellites: Satellites
     phase: Phase = Phase.starting
     version: Version | None = None
     """Newest published version; None before the first."""
