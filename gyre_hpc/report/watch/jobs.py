@@ -48,8 +48,8 @@ class Jobs:
 
     @property
     def can_tell(self) -> bool:
-        """The queue was heard of, so that a job that it does not name is gone."""
-        return self.queue is not None and self.queue.asked > 0
+        """The queue was heard of since the newest job was submitted, so that a job that it does not name is gone."""
+        return self.queue is not None and self.queue.asked > (self.newest.submitted if self.newest is not None else 0.0)
 
     def _first(self, states: frozenset[str]) -> QueueJob | None:
         for submitted in reversed(self.submitted):

@@ -65,7 +65,8 @@ def _before(jobs: Jobs) -> Verdict:
     if newest is None:
         return Verdict(state=RunState.never_started, text="it was never started")
     if not jobs.can_tell:
-        return Verdict(state=RunState.waiting, text=f"job {newest.job} was submitted; the queue cannot be asked from here")
+        told = "the queue was not heard since" if jobs.queue is not None else "there is no queue to ask here"
+        return Verdict(state=RunState.waiting, text=f"job {newest.job} was submitted; {told}")
     return Verdict(
         state=RunState.never_started, text=f"job {newest.job} is gone from the queue before it started anything; see jobs/ and logs/"
     )

@@ -80,9 +80,10 @@ def watch(run: Run, *, patient: bool = True) -> Watched:
 
 def job_lines(watched: Watched) -> list[str]:
     """What the queue says, and how far the allocation will take the run."""
-    jobs, lines = watched.jobs, []
-    shown = jobs.pending(), jobs.living()
-    lines += [_job(job, watched.now) for job in shown if job is not None]
+    jobs, lines = watched.jobs, list[str]()
+    end, asked = watched.signs.end, jobs.queue.asked if jobs.queue is not None else 0.0
+    if end is None or asked > end.time:  # else the queue shows what was before the end
+        lines += [_job(job, watched.now) for job in (jobs.pending(), jobs.living()) if job is not None]
     if watched.outlook is not None:
         lines.append(_ahead(watched.outlook, watched.status))
     if jobs.num_satellites:

@@ -1,7 +1,11 @@
 """Whether a run lives, and how far its allocation takes it: pure judgements."""
 
+from pathlib import Path
+
 import pytest
 
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
 from gyre_hpc.observability.status import Status
 from gyre_hpc.protocol.node_map import RunStart
 from gyre_hpc.report.watch.jobs import Jobs, SubmittedJob
@@ -9,6 +13,7 @@ from gyre_hpc.report.watch.outlook import look_ahead
 from gyre_hpc.report.watch.signs import End, Signs
 from gyre_hpc.report.watch.squeue import Queue, QueueJob
 from gyre_hpc.report.watch.state import RunState, judge
+from gyre_hpc.report.watch.watched import Run, Watched, job_lines
 
 NOW = 1_000_000.0
 START = RunStart(1, "http://n1:7", job="12", host="n1", pid=5)
@@ -94,3 +99,22 @@ def test_versions_by_the_end_of_an_allocation_and_further_jobs(update: int, eta_
 def test_what_was_not_measured_is_not_told_and_too_long_an_update_is_said():
     assert look_ahead(status(0, update_s=None), 500.0, job_s=600.0, lead_s=0.0).updates_by_then is None
     assert look_ahead(status(0, update_s=900.0), 500.0, job_s=600.0, lead_s=0.0).further_jobs == -1
+
+
+def test_a_job_that_was_submitted_after_the_queue_was_asked_is_not_gone():
+    at = Jobs(submitted=(SubmittedJob(job="13", submitted=NOW - 5),), queue=Queue(time=NOW, asked=NOW - 20, jobs=()))
+    assert judge(signs(0), at, status_attempt=0, now=NOW).state is RunState.waiting
+    later = Jobs(submitted=at.submitted, queue=Queue(time=NOW, asked=NOW, jobs=()))
+    assert judge(signs(0), later, status_attempt=0, now=NOW).state is RunState.never_started
+
+
+def test_a_queue_that_was_asked_before_the_end_says_nothing_of_an_ended_job(tmp_path: Path):
+    run = Run(folder=RunFolder(tmp_path), config=Config())
+
+    def lines(asked: float) -> list[str]:
+        seen, at = signs(end=ENDED), jobs(RUNNING, asked=asked)
+        verdict = judge(seen, at, status_attempt=1, now=NOW)
+        return job_lines(Watched(run=run, now=NOW, signs=seen, status=None, jobs=at, verdict=verdict, outlook=None))
+
+    assert lines(ENDED.time - 1) == []
+    assert lines(ENDED.time + 1)[0].startswith("job 12 running")
