@@ -7,6 +7,7 @@ import msgspec
 
 from gyre_hpc.allocation.cell_map import table
 from gyre_hpc.clock import unix_s
+from gyre_hpc.config.cluster_schema import SatellitesAt
 from gyre_hpc.config.place import claim_run_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
@@ -57,8 +58,21 @@ def main(config: Config) -> int:
         fill(folder, config)
         job = enqueue(config, folder)
     print(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
+    _add_satellites(config, folder, job)
     print(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
     return _watch(folder) if config.launch.wait else 0
+
+
+def _add_satellites(config: Config, folder: RunFolder, job: str) -> None:
+    """launch.satellites_at=launch. The run needs none: a refusal is told, and that is all."""
+    from gyre_hpc.launch.slurm.satellite import submit_at_launch
+
+    if config.launch.satellites_at is not SatellitesAt.launch or not config.launch.satellites:
+        return
+    try:
+        print(f"satellites: {', '.join(submit_at_launch(config, folder, job))}")
+    except (UserError, OSError) as error:
+        print(f"satellites were refused, the run goes on without: {error}", file=sys.stderr)
 
 
 def enqueue(config: Config, folder: RunFolder, dependency: str = "") -> str:
