@@ -30,7 +30,21 @@ def test_every_command_has_help(name: str, capsys: pytest.CaptureFixture[str]):
     assert COMMANDS[name] in " ".join(capsys.readouterr().out.split())
 
 
-@pytest.mark.parametrize("command", ["status", "report"])
+@pytest.mark.parametrize("words", [["--help"], ["RUN"]])
+@pytest.mark.parametrize("command", ["status", "attach", "logs", "stop"])
+def test_watching_loads_no_torch(command: str, words: list[str], tmp_path: Path):
+    make_run(tmp_path)
+    program = (
+        "import sys\nfrom gyre_hpc.cli.commands import run\n"
+        "try:\n    run(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print([name for name in ('torch', 'submitit', *(['omegaconf', 'rich'] if '--help' in sys.argv else [])) if name in sys.modules])"
+    )
+    argv = [word.replace("RUN", str(tmp_path)) for word in words]
+    done = subprocess.run([sys.executable, "-c", program, command, *argv], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.rstrip().endswith("[]")
+
+
+@pytest.mark.parametrize("command", ["status", "report", "attach", "logs", "stop"])
 def test_a_folder_that_is_no_run_is_exit_code_2_and_one_line(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     assert run([command, str(tmp_path)]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
@@ -71,9 +85,11 @@ def test_no_seeds_is_no_proof(capsys: pytest.CaptureFixture[str]):
     assert "--seeds=0: give 1 or more" in capsys.readouterr().err
 
 
-def test_status_prints_the_file_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_status_prints_the_file_as_it_is_and_beside_it_whether_the_run_lives(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     folder = make_run(tmp_path)
     assert run(["status", "--json", str(tmp_path)]) == 0
-    assert json.loads(capsys.readouterr().out) == json.loads(folder.status.read_text())
+    printed = json.loads(capsys.readouterr().out)
+    assert printed.pop("watch")["state"] == "never_started"
+    assert printed == json.loads(folder.status.read_text())
     assert run(["status", str(tmp_path)]) == 0
     assert "cells needed" in capsys.readouterr().out
