@@ -13,6 +13,7 @@ from typing import Any
 
 from gyre_hpc.config.schema import Chain, Config, EnvironmentKind
 from gyre_hpc.errors import UserError
+from gyre_hpc.launch.slurm.environment import CONTAINER_PYTHON, Archive, archive_of, make
 
 _SURVIVING = ("--no-kill", "--kill-on-bad-exit=0", "--wait=0")
 """A node that dies, or a supervisor that ends, must not take the other nodes' with it."""
@@ -31,12 +32,15 @@ class Request:
     setup: list[str]
     srun_options: list[str]
     python: str = ""
-    """Shell command of the interpreter; empty: this one."""
+    """Shell command of the interpreter on a node; empty: this one."""
+    archive: Archive | None = None
+    """Packed before the job is submitted; None: the nodes see the interpreter."""
 
 
 def request_of(config: Config, code: Path | None, dependency: str = "") -> Request:
-    """What a run asks SLURM for. code: folder that Python looks into first. dependency: as sbatch takes it."""
+    """What a run asks SLURM for. code: folder that Python looks into first. dependency: as sbatch takes it. Raises UserError."""
     slurm, launch = config.cluster.slurm, config.launch
+    archive = archive_of(config)
     options: dict[str, Any] = {"signal": f"USR2@{slurm.signal_s}", "no-kill": True, "open-mode": "append"}
     options["requeue" if launch.chain is Chain.requeue else "no-requeue"] = True
     for name, value in (
@@ -65,6 +69,8 @@ def request_of(config: Config, code: Path | None, dependency: str = "") -> Reque
         options=options,
         setup=[*slurm.setup, *_paths(code)],
         srun_options=srun,
+        python=CONTAINER_PYTHON if launch.environment is EnvironmentKind.container else "" if archive is None else archive.python,
+        archive=archive,
     )
 
 
@@ -75,10 +81,12 @@ def script(request: Request, folder: Path) -> str:
 
 
 def submit(request: Request, folder: Path, function: Callable[..., Any], *arguments: Any) -> str:
-    """Job id. `folder` holds script, function and output of the job. Raises UserError with what SLURM said."""
+    """Job id. `folder` holds script, function and output of the job. Raises UserError with what SLURM said, OSError."""
     from submitit.core.utils import FailedJobError
 
     executor = _executor(request, folder)
+    if request.archive is not None:
+        make(request.archive, lambda line: print(line, flush=True))
     try:
         return str(executor.submit(function, *arguments).job_id)
     except FailedJobError as error:
