@@ -11,6 +11,7 @@ from typing import Any
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, read_events
+from gyre_hpc.observability.status import read_status
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, wait_for
@@ -20,9 +21,9 @@ from tests.slurm.cluster import Cluster, JobState
 UPDATES = 3
 TIMED = (
     "+experiment=rehearsal", "cluster=slurm", "cluster.cells=2", "algo.groups_per_batch=3", "algo.group_size=4", f"algo.updates={UPDATES}",
-    "cluster.slurm.node_silence_s=20", "cluster.slurm.time_min=20",
+    "engine.timed_tokens_per_s=600", "cluster.slurm.node_silence_s=20", "cluster.slurm.time_min=20",
 )  # fmt: skip
-"""Seconds on two nodes: no torch, no warm start, no evaluation."""
+"""Half a minute on two nodes: no torch, no warm start, no evaluation."""
 OVER = (JobState.completed, JobState.failed, JobState.cancelled, JobState.timeout, JobState.node_fail)
 
 
@@ -83,9 +84,14 @@ class SlurmRun:
         self.wait_until(found, f"event {kind}")
         return found()[0]
 
-    def in_mid_run(self, attempt: int | None = None) -> None:
-        """One update is made, executions for the next are running."""
-        self.wait_event("call_ended", attempt=attempt, after=self.wait_event("applied", attempt=attempt).time)
+    def in_mid_run(self, attempt: int = 1) -> None:
+        """One update is made, executions for the next are running; by status.json, as events reach the disk late."""
+
+        def there() -> bool:
+            status = read_status(self.folder.status)
+            return status is not None and status.attempt == attempt and status.update >= 1 and status.executions.get("running", 0) > 0
+
+        self.wait_until(there, "an update made and executions running")
 
     def wait_over(self, within_s: float = 180.0) -> JobState:
         """The job is at its end and no process of it lives on any node."""

@@ -1,0 +1,162 @@
+"""Every way an allocation ends before its run does: the run goes on in the next one, and nothing is lost, sampled or trained twice.
+
+The first tests of this file are CI's (marked nothing); the rest, `rare`, run by `make test-slurm`.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from tests.fakes.live_run import wait_for
+from tests.slurm.cluster import Cluster, JobState
+from tests.slurm.runs import SlurmRun, launch
+
+pytestmark = pytest.mark.timeout(400)
+rare = pytest.mark.rare
+TURNING_OFF_S = 90.0
+"""SLURM gives a node up after half a minute, and only then puts a job back."""
+
+
+def mid_run(cluster: Cluster, folder: Path, *overrides: str) -> SlurmRun:
+    run = SlurmRun(cluster, folder, *overrides)
+    run.in_mid_run()
+    return run
+
+
+def went(run: SlurmRun) -> list[str]:
+    """What each attempt said follows it."""
+    return [str(event.fields["next"]) for event in run.events("job_ended")]
+
+
+def start_again(run: SlurmRun, within_s: float = 30.0) -> None:
+    """The job was put back, and starts without its two minutes. After a lost node it may have started by itself."""
+    seen: list[JobState] = []
+
+    def is_back() -> bool:
+        fields = run.cluster.fields(run.job)
+        seen.append(JobState(fields["JobState"]))
+        return fields["Restarts"] != "0" and seen[-1] is not JobState.completing
+
+    wait_for(is_back, f"job {run.job} put back", within_s, every_s=0.2)
+    if seen[-1] is JobState.pending:
+        run.cluster.run("scontrol", "update", f"JobId={run.job}", "StartTime=now")
+
+
+def finish(run: SlurmRun, attempts: int) -> None:
+    assert run.wait_over() is JobState.completed, run.out()
+    run.expect_whole(attempts)
+
+
+def preempt(run: SlurmRun) -> None:
+    """Better jobs want both nodes, for a moment."""
+    nodes = ",".join(run.events("job_started")[-1].fields["hosts"])
+    run.cluster.submit("sleep 1", "-p", "high", "-N2", "-w", nodes, "--exclusive", folder=run.root)
+
+
+def test_a_job_that_is_told_to_save_puts_itself_back_and_goes_on(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    cluster.cancel(run.job, "--signal=USR2")
+    start_again(run)
+    finish(run, attempts=2)
+    assert went(run) == ["requeue", "end"] and run.end(1)["exit_code"] == 130
+    assert [event.fields["signal"] for event in run.events("job_ended")] == ["SIGUSR2", ""]
+
+
+def test_a_job_that_a_better_one_displaces_after_its_grace_time_goes_on(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder, "cluster.slurm.partition=low")
+    preempt(run)
+    start_again(run)
+    finish(run, attempts=2)
+    assert went(run) == ["requeue", "end"]
+
+
+def test_a_run_whose_first_node_loses_power_is_put_back_by_a_node_that_lives(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    first, second = run.first_host, run.last_host
+    cluster.node_off(first)
+    start_again(run, TURNING_OFF_S)
+    finish(run, attempts=2)
+    assert first not in run.events("job_started")[1].fields["hosts"]
+    assert "first node is lost" in run.out(1), f"{second} put the job back"
+
+
+def test_a_cancelled_job_leaves_nothing_and_the_run_goes_on_by_hand(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    cluster.cancel(run.job)
+    assert run.wait_over() is JobState.cancelled
+    assert went(run) == ["end"] and run.events("job_ended")[0].fields["reason"] == "the job was cancelled"
+    before = set(run.folder.jobs.glob("*.json"))
+    done = launch(cluster, shared_folder, f"resume={run.folder.root}")
+    assert done.returncode == 0, done.stderr
+    (record,) = set(run.folder.jobs.glob("*.json")) - before
+    run.job = cluster.adopt(int(record.stem))
+    finish(run, attempts=2)
+
+
+@rare
+def test_a_job_that_somebody_puts_back_goes_on(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    cluster.run("scontrol", "requeue", str(run.job))
+    start_again(run)
+    finish(run, attempts=2)
+    assert went(run) in (["leave", "end"], ["end"]), "SLURM may kill it before it says anything"
+
+
+@rare
+@pytest.mark.parametrize(("partition", "is_told"), [("low0", True), ("low", False), ("low0", False)])
+def test_a_displaced_job_goes_on_however_it_is_told(cluster: Cluster, shared_folder: Path, partition: str, is_told: bool):
+    if not is_told:
+        cluster.send_user_signal(False)
+    run = mid_run(cluster, shared_folder, f"cluster.slurm.partition={partition}")
+    preempt(run)
+    start_again(run)
+    finish(run, attempts=2)
+    assert went(run)[-1] == "end" and set(went(run)[:-1]) <= {"requeue", "leave"}
+
+
+@rare
+def test_a_run_goes_on_without_a_node_that_is_not_the_first(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    cluster.node_off(run.last_host)
+    finish(run, attempts=1)
+
+
+@rare
+def test_a_first_node_that_is_cut_off_ends_by_itself_when_the_job_runs_elsewhere(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder)
+    first, before = run.first_host, run.processes()
+    cluster.cut(first)
+    cluster.run("scontrol", "requeue", str(run.job))
+    start_again(run, TURNING_OFF_S)
+    run.wait_event("job_started", attempt=2)
+    wait_for(lambda: not before & run.processes(), "the end of the first attempt's processes", 30, every_s=0.2)
+    cluster.mend(first)
+    finish(run, attempts=2)
+
+
+@rare
+def test_without_a_chain_nothing_follows(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder, "launch.chain=none")
+    cluster.cancel(run.job, "--signal=USR2")
+    assert run.wait_over() is JobState.failed
+    assert went(run) == ["end"] and run.events("job_ended")[0].fields["reason"] == "launch.chain=none"
+
+
+@rare
+def test_a_successor_waits_from_the_start_takes_over_and_is_cancelled_at_a_good_end(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder, "launch.chain=successor")
+    successor = adopt_newest(run)
+    assert successor != run.job and cluster.state(successor) is JobState.pending
+    assert cluster.fields(successor)["Dependency"].startswith(f"afterany:{run.job}")
+    cluster.cancel(run.job, "--signal=USR2")
+    first, run.job = run.job, successor
+    run.wait_event("job_started", attempt=2)
+    assert cluster.state(first) is JobState.failed
+    run.in_mid_run(attempt=2)
+    last = adopt_newest(run)
+    finish(run, attempts=2)
+    assert went(run) == ["leave", "end"] and cluster.state(last) is JobState.cancelled
+
+
+def adopt_newest(run: SlurmRun) -> int:
+    return run.cluster.adopt(max(int(path.stem) for path in run.folder.jobs.glob("*.json")))
