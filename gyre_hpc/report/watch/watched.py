@@ -18,7 +18,7 @@ from gyre_hpc.observability.status import Status, read_status
 from gyre_hpc.report.lines import span
 from gyre_hpc.report.watch.jobs import Jobs, SubmittedJob, read_jobs
 from gyre_hpc.report.watch.outlook import Outlook, look_ahead
-from gyre_hpc.report.watch.signs import Signs, read_signs
+from gyre_hpc.report.watch.signs import Signs, answers_http, read_signs
 from gyre_hpc.report.watch.squeue import QueueJob, read_queue
 from gyre_hpc.report.watch.state import RunState, Verdict, judge
 
@@ -73,6 +73,9 @@ def watch(run: Run, *, patient: bool = True) -> Watched:
     jobs = Jobs(submitted=submitted, queue=read_queue(cache_folder(run.config)) if submitted else None)
     now = unix_s()
     verdict = judge(signs, jobs, status_attempt=status.attempt if status is not None else 0, now=now)
+    if verdict.state is RunState.silent and patient and signs.start is not None and answers_http(signs.start, run.token):
+        # A full disk, or a file system that shows things late.
+        verdict = Verdict(state=RunState.running, text=f"{verdict.text}; but its supervisor answers at {signs.start.url}")
     return Watched(
         run=run, now=now, signs=signs, status=status, jobs=jobs, verdict=verdict, outlook=_outlook(run, status, jobs, verdict, now)
     )

@@ -2,13 +2,16 @@
 
 import json
 import os
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.report.watch.signs import SILENT_S, read_signs
+from gyre_hpc.protocol.node_map import RunStart
+from gyre_hpc.report.watch.signs import SILENT_S, answers_http, read_signs
 from gyre_hpc.supervisor.attempts import end_of
 
 
@@ -70,3 +73,20 @@ def test_an_end_is_read_and_a_damaged_one_is_an_end_too(folder: RunFolder):
     end_of(folder, 1).write_text("{")
     end = read_signs(folder).end
     assert end is not None and end.exit_code == 1 and "cannot be read" in end.reason
+
+
+def test_a_supervisor_that_takes_our_token_is_there_whatever_the_folder_shows():
+    class Answering(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(400 if self.headers["Authorization"] == "Bearer ours" else 401)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None: ...
+
+    with HTTPServer(("127.0.0.1", 0), Answering) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        start = RunStart(1, f"http://127.0.0.1:{server.server_port}")
+        assert answers_http(start, "ours") and not answers_http(start, "another run's")
+        server.shutdown()
+    assert not answers_http(start, "ours", within_s=0.5) and not answers_http(None, "ours")
