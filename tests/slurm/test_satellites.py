@@ -1,5 +1,6 @@
 """Satellite jobs on a real SLURM: their cells join a running run, are cancelled, lose their node, are preempted, and cost it nothing."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,10 +14,10 @@ from tests.fakes.whole_run import unended
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun
 
-UPDATES = 12
+UPDATES = 8
 ONE_NODE = (
     "cluster.slurm.nodes=1", "cluster.cells=1", f"algo.updates={UPDATES}", "scheduler=colocate", "trainer.timed_tokens_per_s=100",
-    "engine.time_scale=4", "cluster.slurm.options={exclusive:''}", "launch.snapshot=false",
+    "engine.time_scale=4", "+cluster.slurm.options.exclusive=''", "launch.snapshot=false",
 )  # fmt: skip
 """Each job has its nodes alone. All cells train after all generated; seconds of training for each cell and update."""
 pytestmark = pytest.mark.timeout(600)
@@ -37,6 +38,7 @@ def gyre(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:
 @pytest.fixture
 def run(cluster: Cluster, shared_folder: Path) -> Iterator[SlurmRun]:
     """On one node, with its core alone."""
+    shutil.chown(shared_folder, "root", "root")  # sandboxes of root see no folder that is closed to it but for its rights
     yield SlurmRun(cluster, shared_folder, *ONE_NODE)
 
 
@@ -107,7 +109,6 @@ def test_what_cannot_be_joined_is_refused_with_the_reason(run: SlurmRun, cluster
     assert shown.returncode == 0 and all(
         line in shown.stdout for line in ("#SBATCH --nodes=3", "#SBATCH --nice=100", "#SBATCH --requeue", "#SBATCH --partition=low")
     )
-    assert "USR2" not in shown.stdout
     run.wait_event("applied")
     refused = gyre(cluster, "satellite", "--run", folder, "--partition", "nowhere")
     assert refused.returncode == 2 and "nowhere" in refused.stderr
