@@ -4,7 +4,7 @@ import contextlib
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.shell.lifetime import child_environment
@@ -42,19 +42,27 @@ class Stop:
     def __init__(self) -> None:
         self.came = ""
         """Name of the first signal; empty: none."""
+        self.at_first: Callable[[], None] | None = None
+        """Called once, after the first signal was passed on; in its handler."""
         self._process: subprocess.Popen[bytes] | None = None
 
     def tell(self, number: int, frame: object) -> None:
         """Handler of the signals."""
         self.came = self.came or signal.Signals(number).name
         if self._process is not None and self._process.poll() is None:
-            self._process.terminate()
+            self._pass_on(self._process)
 
     def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
         """A signal that came before there was a process is passed on now."""
         self._process = process
         if self.came:
-            process.terminate()
+            self._pass_on(process)
+
+    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
+        process.terminate()
+        call, self.at_first = self.at_first, None
+        if call is not None:
+            call()
 
 
 @contextlib.contextmanager

@@ -88,10 +88,15 @@ def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:
     if chain is Chain.none:
         return Next.end, "launch.chain=none"
     if ending.fruitless >= MOST_FRUITLESS and ending.fate is not Fate.preempted:  # whose fault a preemption is not
-        return Next.end, f"{ending.fruitless} attempts in a row made no update and no new token"
+        return Next.end, fruitless_reason(ending.fruitless)
     if ending.allocations >= limit:
         return Next.end, f"launch.chain_limit={limit} allocations are used up"
     return (Next.requeue if chain is Chain.requeue else Next.leave), _why(ending)
+
+
+def fruitless_reason(count: int) -> str:
+    """Of the crash-loop guard."""
+    return f"{count} attempts in a row made no update and no new token"
 
 
 def _why(ending: Ending) -> str:

@@ -18,9 +18,9 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
-from gyre_hpc.launch.slurm.job import Task
 from gyre_hpc.launch.slurm.sbatch import Request, request_of, submit
 from gyre_hpc.launch.slurm.submit import JobRecord, record_job
+from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.supervisor.joining import RunOver, newest_start
 
 KIND = "satellite"

@@ -39,6 +39,8 @@ class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
     nodes: int
     time_min: int
     name: str
+    asker: str = ""
+    """Job that asked for this one; empty: a person did."""
 
 
 def main(config: Config) -> int:
@@ -75,15 +77,20 @@ def _add_satellites(config: Config, folder: RunFolder, job: str) -> None:
         print(f"satellites were refused, the run goes on without: {error}", file=sys.stderr)
 
 
-def enqueue(config: Config, folder: RunFolder, dependency: str = "") -> str:
-    """Put a job of this run into the queue; return its id. Raises UserError, OSError."""
+def enqueue(config: Config, folder: RunFolder, dependency: str = "", asker: str = "") -> str:
+    """Put a job of this run into the queue; return its id. asker: the job that wants it. Raises UserError, OSError."""
     code = take(folder) if config.launch.snapshot else _here()
     folder.jobs.mkdir(exist_ok=True)
     request = request_of(config, code, dependency)
     job = submit(request, folder.jobs, RunJob(str(folder.root)))
     record_job(folder, JobRecord(job=job, kind="run", submitted=unix_s(), partition=request.partition, nodes=request.nodes,
-                                 time_min=request.time_min, name=request.name))  # fmt: skip
+                                 time_min=request.time_min, name=request.name, asker=asker))  # fmt: skip
     return job
+
+
+def asker_of(folder: RunFolder, job: str) -> str:
+    """Job that asked for `job`; empty: a person did, or it is not told."""
+    return next((record.asker for record in jobs_of(folder) if record.job == job), "")
 
 
 def record_job(folder: RunFolder, record: JobRecord) -> None:
