@@ -296,6 +296,5 @@ class RunnerMachine(Machine):
         verb, _, execution = key.partition("/")
         if verb == "begin" and life is not None and life.stage is Stage.recording:
             life.stage = Stage.queued
-        if verb == "end":
-            effects += self._ended(execution)
+        effects += self._ended(execution) if verb == "end" else []
         return effects + self._reporter.soon()
