@@ -11,7 +11,9 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress, ExecutionEnd, Record
 from gyre_hpc.trajectory.segment import frame, header
 
-TOKENS = CallProgress(call="c", start=0, output_ids=b"\1\0\0\0", logprobs=b"\0\0\0\0", spans=(), oldest_kv=Version(0, 0), cell="cell-0", time=0.0)
+TOKENS = CallProgress(
+    call="c", start=0, output_ids=b"\1\0\0\0", logprobs=b"\0\0\0\0", spans=(), oldest_kv=Version(0, 0), cell="cell-0", time=0.0
+)
 
 
 def note(folder: RunFolder, attempt: int, kind: str) -> None:
