@@ -1,14 +1,18 @@
 """launch.py on the login node of a real SLURM: submits one job that makes the run, says what it would submit, refuses what cannot be."""
 
+import json
+import os
 import sys
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.protocol.node_map import NodeMap
+from tests.fakes.live_run import REPOSITORY
 from tests.slurm.cluster import Cluster, JobState
-from tests.slurm.runs import TIMED, SlurmRun, launch
+from tests.slurm.runs import OVER, TIMED, UPDATES, SlurmRun, launch
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -50,7 +54,7 @@ def test_submitting_loads_no_torch(cluster: Cluster, shared_folder: Path):
 
 
 def test_a_dry_run_prints_the_script_and_the_cells_and_leaves_nothing(cluster: Cluster, shared_folder: Path):
-    before = cluster.squeue()
+    before = cluster.squeue("-o", "%i")
     done = launch(
         cluster, shared_folder, *TIMED, "launch.dry_run=true", f"paths.run={shared_folder / 'run'}",
         "+cluster.slurm.options.mail-user=me@site", "+cluster.slurm.options.exclusive=''",
@@ -64,7 +68,7 @@ def test_a_dry_run_prints_the_script_and_the_cells_and_leaves_nothing(cluster: C
     ):  # fmt: skip
         assert line in done.stdout.splitlines(), done.stdout
     assert "--mpi=none" in done.stdout and "cell-1" in done.stdout
-    assert not (shared_folder / "run").exists() and cluster.squeue() == before
+    assert not (shared_folder / "run").exists() and set(cluster.squeue("-o", "%i")) <= set(before)
 
 
 def test_what_sbatch_refuses_is_said_in_its_words_and_leaves_no_folder(cluster: Cluster, shared_folder: Path):
@@ -86,3 +90,22 @@ def test_the_map_of_nodes_has_the_core_on_the_first_one(cluster: Cluster, shared
     nodes = msgspec.json.decode(run.folder.node_map(1).read_bytes(), type=NodeMap)
     assert nodes.cells[0].supervisors == ("supervisor-0",)
     assert sorted(len(nodes.cells_on(name)) for name in ("supervisor-0", "supervisor-1")) == [1, 2]
+
+
+@pytest.mark.rare
+def test_a_job_written_by_hand_makes_the_run(cluster: Cluster, shared_folder: Path):
+    folder = RunFolder(shared_folder / "run")
+    path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
+    options = ("--parsable", "--nodes=2", "--output=%j.out", f"--export=ALL,{path}")
+    job = cluster.adopt(
+        int(
+            cluster.run(
+                "sbatch", *options, REPOSITORY / "slurm" / "run.sbatch", folder.root, *TIMED, f"paths.cache={shared_folder / 'cache'}",
+                f"paths.scratch={shared_folder / 's'}", cwd=shared_folder,
+            )
+        )
+    )  # fmt: skip
+    assert cluster.wait_for(job, *OVER, within_s=150) is JobState.completed, (shared_folder / f"{job}.out").read_text()
+    summary = json.loads(folder.summary.read_text())
+    assert (summary["updates"], summary["exit_code"], summary["attempts"]) == (UPDATES, 0, 1)
+    assert (folder.jobs / f"{job}.json").exists()
