@@ -127,10 +127,13 @@ def test_a_first_node_that_is_cut_off_ends_by_itself_when_the_job_runs_elsewhere
     first, before = run.first_host, run.processes()
     cluster.cut(first)
     cluster.run("scontrol", "requeue", str(run.job))
+    # Else the node would go on alone, and might make all updates, until SLURM gives it up.
+    cluster.run("scontrol", "update", f"NodeName={first}", "State=DOWN", "Reason=test")
     start_again(run, TURNING_OFF_S)
-    run.wait_event("job_started", attempt=2)
+    run.wait_until((run.folder.attempts / "2").exists, "attempt 2")
     wait_for(lambda: not before & run.processes(), "the end of the first attempt's processes", 30, every_s=0.2)
     cluster.mend(first)
+    cluster.run("scontrol", "update", f"NodeName={first}", "State=RESUME")
     finish(run, attempts=2)
 
 
@@ -152,7 +155,7 @@ def test_a_successor_waits_from_the_start_takes_over_and_is_cancelled_at_a_good_
     first, run.job = run.job, successor
     run.wait_event("job_started", attempt=2)
     assert cluster.state(first) is JobState.failed
-    run.in_mid_run(attempt=2)
+    wait_for(lambda: adopt_newest(run) != successor, "a successor of the successor", every_s=0.2)
     last = adopt_newest(run)
     finish(run, attempts=2)
     assert went(run) == ["leave", "end"] and cluster.state(last) is JobState.cancelled
