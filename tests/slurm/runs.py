@@ -21,7 +21,7 @@ from tests.slurm.cluster import Cluster, JobState
 UPDATES = 3
 TIMED = (
     "+experiment=rehearsal", "cluster=slurm", "cluster.cells=2", "algo.groups_per_batch=3", "algo.group_size=4", f"algo.updates={UPDATES}",
-    "engine.timed_tokens_per_s=600", "cluster.slurm.node_silence_s=20", "cluster.slurm.time_min=20",
+    "engine.timed_tokens_per_s=200", "cluster.slurm.node_silence_s=20", "cluster.slurm.time_min=20",
 )  # fmt: skip
 """Half a minute on two nodes: no torch, no warm start, no evaluation."""
 OVER = (JobState.completed, JobState.failed, JobState.cancelled, JobState.timeout, JobState.node_fail)
