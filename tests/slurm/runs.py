@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -41,13 +40,10 @@ class SlurmRun:
 
     def __init__(self, cluster: Cluster, root: Path, *overrides: str) -> None:
         self.cluster, self.root, self.folder = cluster, root, RunFolder(root / "run")
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         scratch = root / "s"
         done = launch(cluster, root, *TIMED, *overrides, f"paths.run={self.folder.root}", f"paths.scratch={scratch}")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert done.returncode == 0, done.stderr
         self.printed = done.stdout
-        self.submit_cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         self.job = cluster.adopt(int(next(self.folder.jobs.glob("*.json")).stem))
 
     @property

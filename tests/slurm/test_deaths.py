@@ -62,6 +62,7 @@ def test_a_job_that_is_told_to_save_puts_itself_back_and_goes_on(cluster: Cluste
     assert [event.fields["signal"] for event in run.events("job_ended")] == ["SIGUSR2", ""]
 
 
+@rare
 def test_a_job_that_a_better_one_displaces_after_its_grace_time_goes_on(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, "cluster.slurm.partition=low")
     preempt(run)

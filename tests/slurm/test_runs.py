@@ -34,9 +34,8 @@ def test_only_their_user_reads_a_run_folder_and_its_token(cluster: Cluster, shar
     assert run.folder.token.stat().st_mode & 0o777 == 0o600
 
 
-def test_submitting_costs_less_than_two_cpu_seconds_and_leaves_no_process(cluster: Cluster, shared_folder: Path):
+def test_submitting_leaves_no_process(cluster: Cluster, shared_folder: Path):
     run = SlurmRun(cluster, shared_folder, "+cluster.slurm.options.begin=now+1hour")
-    assert run.submit_cpu_s < 2.0
     assert run.state is JobState.pending and not run.processes(), "a process of the submission is left"
 
 

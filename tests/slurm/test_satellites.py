@@ -72,6 +72,7 @@ def host_of(run: SlurmRun, cell: str) -> str:
     return next(str(event.fields["host"]) for event in run.events("node_joined") if cell in event.fields["cells"])
 
 
+@pytest.mark.rare
 def test_satellites_are_cancelled_lose_power_and_are_preempted_and_the_run_loses_nothing(run: SlurmRun, cluster: Cluster):
     run.wait_event("applied")
     first = add_satellite(run)
