@@ -1,13 +1,14 @@
 """Jobs whose cells join a run that is under way, and may vanish at any instant; and a machine that joins without SLURM.
 
-A job's only task on each node holds a joining supervisor. SLURM may requeue it: it then joins again, while the run's newest attempt
-lives, and ends when that is over.
+A job's only task on each node holds a joining supervisor. It leaves in good order when it is told to. If SLURM means to preempt it then, it
+puts itself back (SLURM does so only with jobs that did not end by themselves in their grace time) and joins again, while the run's newest
+attempt lives; it ends when that is over.
 """
 
 import os
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -18,6 +19,8 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
+from gyre_hpc.launch.slurm import queue
+from gyre_hpc.launch.slurm.chain import Fate, fate_of
 from gyre_hpc.launch.slurm.sbatch import Request, request_of, submit
 from gyre_hpc.launch.slurm.submit import JobRecord, record_job
 from gyre_hpc.launch.slurm.task import Task
@@ -56,17 +59,28 @@ class SatelliteJob:
     cells: int
 
     def __call__(self) -> None:
-        task = Task.of(os.environ)
-        code = hold(RunFolder(self.run), f"supervisor-j{task.job}n{task.node}", self.cells, task.hosts[task.node])
+        task, fields = Task.of(os.environ), dict[str, str]()
+        name = f"supervisor-j{task.job}n{task.node}"
+
+        def ask() -> None:
+            if task.node == 0:
+                fields.update(queue.job_fields(task.job))
+
+        code = hold(RunFolder(self.run), name, self.cells, task.hosts[task.node], at_signal=ask)
+        if fate_of(fields, task.restarts) is Fate.preempted:
+            print(f"preempted; back into the queue{_colon(queue.requeue(task.job))}", flush=True)
         sys.exit(code if code >= 0 else 1)
 
 
-def hold(folder: RunFolder, name: str, cells: int, host: str = "", *, interface: str = "") -> int:
-    """Join from this machine until the run is over or a signal comes; the supervisor's exit code."""
+def hold(
+    folder: RunFolder, name: str, cells: int, host: str = "", *, interface: str = "", at_signal: Callable[[], None] | None = None
+) -> int:
+    """Join from this machine until the run is over or a signal comes; the supervisor's exit code. at_signal: called at the first one."""
     argv = ["--name", name, "--cells", str(cells)]
     for option, value in (("--host", host), ("--interface", interface)):
         argv += [option, value] if value else []
     with stop_signals(signal.SIGUSR2) as stop, hold_supervisor(folder, name, argv) as supervisor:
+        stop.at_first = at_signal
         stop.pass_on_to(supervisor)
         return supervisor.wait()
 
@@ -117,6 +131,10 @@ def submit_at_launch(config: Config, folder: RunFolder, job: str) -> list[str]:
     """The satellites of a run whose compute nodes may not submit: they wait for `job` to begin. Ids. Raises UserError, OSError."""
     asked = replace(Asked.of(config), dependency=f"after:{job}")
     return [submit_satellite(config, folder, asked) for _ in range(config.launch.satellites)]
+
+
+def _colon(trouble: str) -> str:
+    return f": {trouble}" if trouble else ""
 
 
 def _here() -> Path:
