@@ -1,108 +1,104 @@
-"""launch.environment=archive: what is installed becomes one file, and on a node an environment that finds it."""
+"""A packed environment: one archive per content, which works where a node unpacks it and knows where it came from."""
 
 import os
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.schema import Config, EnvironmentKind, PathsConfig
+from gyre_hpc.config.schema import Config, EnvironmentKind, LaunchConfig, PathsConfig
+from gyre_hpc.errors import UserError
 from gyre_hpc.launch.slurm import environment
 from gyre_hpc.launch.slurm.environment import Archive, archive_of, make
 
 
+def config_for(root: Path, kind: EnvironmentKind = EnvironmentKind.archive) -> Config:
+    return Config(launch=LaunchConfig(environment=kind), paths=PathsConfig(cache=str(root / "cache"), scratch=str(root / "scratch")))
+
+
 @pytest.fixture
 def packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A site-packages with one package, and what an installation of this project leaves in it."""
+    """A small site-packages in place of ours: one package as pip leaves it, and this project as developers install it."""
     folder = tmp_path / "site-packages"
-    for name in ("told", "told-1.dist-info", "gyre_hpc-0.1.0.dist-info"):
-        (folder / name).mkdir(parents=True)
-    (folder / "told" / "__init__.py").write_text("WORD = 'packed'\n")
-    (folder / "told-1.dist-info" / "RECORD").write_text("told/__init__.py,sha256=1,1\n")
-    (folder / "__editable__.gyre_hpc.pth").write_text("import nosuch\n")
+    for name, text in (
+        ("pack/__init__.py", "ANSWER = 42\n"),
+        ("pack-1.dist-info/RECORD", "pack/__init__.py,sha256=abc,12\n"),
+        ("__editable___gyre_hpc_0_1_0_finder.py", "raise SystemExit('a path of another machine')\n"),
+        ("__editable__.gyre_hpc-0.1.0.pth", "import __editable___gyre_hpc_0_1_0_finder\n"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
     monkeypatch.setattr(environment, "_packages", lambda: folder)
     return folder
 
 
-def configured(tmp_path: Path) -> Config:
-    config = Config(paths=PathsConfig(cache=str(tmp_path / "cache"), scratch=str(tmp_path / "scratch")))
-    config.launch.environment = EnvironmentKind.archive
-    return config
-
-
-def packed(config: Config) -> Archive:
-    archive = archive_of(config)
+def made(root: Path) -> Archive:
+    archive = archive_of(config_for(root))
     assert archive is not None
     make(archive, lambda line: None)
     return archive
 
 
-def unpacked(tmp_path: Path) -> list[Path]:
-    return [path for path in (tmp_path / "scratch").iterdir() if path.is_dir()]
+def enter(archive: Archive, *argv: str) -> str:
+    """What the node's Python prints."""
+    done = subprocess.run(f"{archive.python} {' '.join(argv)}", shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
 
 
-def on_a_node(archive: Archive, program: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return subprocess.run(
-        ["bash", "-c", f'{archive.python} "$@"', "-", "-c", program], env=environ, capture_output=True, text=True, check=False, cwd="/"
-    )
+@pytest.mark.parametrize("kind", [EnvironmentKind.in_place, EnvironmentKind.container])
+def test_other_kinds_are_packed_by_nobody(tmp_path: Path, kind: EnvironmentKind):
+    assert archive_of(config_for(tmp_path, kind)) is None
 
 
-def test_a_node_unpacks_it_into_its_scratch_and_runs_what_was_packed(tmp_path: Path, packages: Path):
-    archive = packed(configured(tmp_path))
-    said = on_a_node(archive, "import told, sys; print(told.WORD, told.__file__, sys.prefix)")
-    assert said.returncode == 0, said.stderr
-    word, file, prefix = said.stdout.split()
-    assert word == "packed" and Path(file).is_relative_to(tmp_path / "scratch") and Path(file).is_relative_to(prefix)
-    assert not said.stderr, "nothing of our own installation came along"
+def test_a_node_has_the_packages_in_its_scratch_and_nothing_of_the_submitting_place(tmp_path: Path, packages: Path):
+    archive = made(tmp_path)
+    program = "'import pack, sys; print(pack.__file__, pack.ANSWER, sys.prefix, sys.version_info[:2])'"
+    file, answer, prefix, version = enter(archive, "-c", program).split(maxsplit=3)
+    assert Path(prefix).name.endswith(archive.file.stem) and Path(prefix).parent == tmp_path / "scratch"
+    assert file.startswith(prefix) and answer == "42" and version == str(sys.version_info[:2])
 
 
-def test_a_second_task_of_the_node_finds_it_unpacked(tmp_path: Path, packages: Path):
-    archive = packed(configured(tmp_path))
-    program = "import told, pathlib; file = pathlib.Path(told.__file__); print(file.stat().st_ino)"
-    first, second = on_a_node(archive, program), on_a_node(archive, program)
-    assert first.stdout == second.stdout != ""
-    assert len(unpacked(tmp_path)) == 1
+def test_it_is_unpacked_once_and_jobs_that_come_at_once_share_it(tmp_path: Path, packages: Path):
+    archive = made(tmp_path)
+    jobs = [subprocess.Popen(f"{archive.python} -c 'import pack'", shell=True) for _ in range(4)]
+    assert [job.wait() for job in jobs] == [0] * 4
+    (home,) = (path for path in (tmp_path / "scratch").iterdir() if path.is_dir())
+    before = (home / "DONE").stat().st_mtime_ns
+    enter(archive, "-c", "'import pack'")
+    assert (home / "DONE").stat().st_mtime_ns == before
 
 
-def test_what_was_unpacked_only_in_part_is_unpacked_again(tmp_path: Path, packages: Path):
-    archive = packed(configured(tmp_path))
-    on_a_node(archive, "pass")
-    (there,) = unpacked(tmp_path)
-    (there / "DONE").unlink()
-    there.rename(f"{there}.new")
-    said = on_a_node(archive, "import told; print(told.WORD)")
-    assert said.stdout == "packed\n", said.stderr
+def test_it_is_made_once_until_what_is_installed_changes(tmp_path: Path, packages: Path):
+    first = made(tmp_path)
+    stamp = first.file.stat().st_mtime_ns
+    assert made(tmp_path).file == first.file and first.file.stat().st_mtime_ns == stamp
+    (packages / "pack-1.dist-info" / "RECORD").write_text("pack/__init__.py,sha256=def,12\n")
+    assert made(tmp_path).file != first.file
+    (packages / "by_hand.py").write_text("")
+    assert len({path.stem for path in first.file.parent.glob("*.tar")} | {made(tmp_path).file.stem}) == 3
 
 
-def test_a_folder_of_its_name_that_was_not_unpacked_is_not_used(tmp_path: Path, packages: Path):
-    archive = packed(configured(tmp_path))
-    on_a_node(archive, "pass")
-    (there,) = unpacked(tmp_path)
-    (there / "DONE").unlink()
-    said = on_a_node(archive, "print('ran')")
-    assert said.returncode == 2 and str(there) in said.stderr and not said.stdout
+def test_a_torn_unpacking_is_done_again(tmp_path: Path, packages: Path):
+    archive = made(tmp_path)
+    torn = tmp_path / "scratch" / f"gyre-env-{os.getuid()}-{archive.file.stem}.new"
+    (torn / "lib").mkdir(parents=True)
+    assert enter(archive, "-c", "'import pack; print(pack.ANSWER)'") == "42" and not torn.exists()
 
 
-def test_the_file_is_named_by_its_content_and_made_once(tmp_path: Path, packages: Path):
-    config = configured(tmp_path)
-    first = packed(config)
-    written = first.file.stat().st_mtime_ns
-    assert packed(config).file.stat().st_mtime_ns == written
-    (packages / "told-1.dist-info" / "RECORD").write_text("told/__init__.py,sha256=2,1\n")
-    assert packed(config).file != first.file
-    assert not list(first.file.parent.glob("*.tmp"))
+def test_a_job_that_came_by_an_archive_names_the_same_one(tmp_path: Path, packages: Path, monkeypatch: pytest.MonkeyPatch):
+    archive = made(tmp_path)
+    monkeypatch.setattr(sys, "prefix", enter(archive, "-c", "'import sys; print(sys.prefix)'"))
+    assert archive_of(config_for(tmp_path)) == archive
+    archive.file.unlink()
+    with pytest.raises(UserError, match="submit again"):
+        make(archive, lambda line: None)
 
 
-def test_a_damaged_archive_is_named_and_nothing_is_left(tmp_path: Path, packages: Path):
-    archive = packed(configured(tmp_path))
-    archive.file.write_bytes(b"no archive")
-    said = on_a_node(archive, "pass")
-    assert said.returncode == 2 and str(archive.file) in said.stderr
-    assert not unpacked(tmp_path)
-
-
-def test_other_environments_have_no_archive(tmp_path: Path):
-    config = configured(tmp_path)
-    config.launch.environment = EnvironmentKind.in_place
-    assert archive_of(config) is None
+def test_an_archive_that_is_damaged_is_said_by_name(tmp_path: Path, packages: Path):
+    archive = made(tmp_path)
+    archive.file.write_bytes(b"no tar")
+    done = subprocess.run(f"{archive.python} -c pass", shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and str(archive.file) in done.stderr
+    assert not [path for path in (tmp_path / "scratch").iterdir() if path.is_dir()]
