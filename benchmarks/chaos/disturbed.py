@@ -35,6 +35,8 @@ class DisturbedRun:
         self._states: dict[str, str] = {}
         self.unreceived = Unreceived()
         self.phase, self.update = "starting", 0
+        self.over: set[str] = set()
+        """Training executions that are over."""
         self._status: Status | None = None
         with self.out.open("wb") as out:
             self._child = subprocess.Popen(
@@ -92,6 +94,8 @@ class DisturbedRun:
                     self.unreceived.restarted(str(fields["process"]))
             case "cell_state":
                 self._states[str(fields["cell"])] = str(fields["state"])
+            case "execution_ended" if fields.get("purpose") == "train":
+                self.over.add(str(fields["execution"]))
             case "phase":
                 self.phase, self.update = str(fields["phase"]), int(fields["update"])
             case "applied":

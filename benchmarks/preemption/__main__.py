@@ -1,12 +1,15 @@
 """What does a run lose when its whole allocation dies: python -m benchmarks.preemption [--quick] [--seed N].
 
-The quickstart with its defaults but for the number of updates: every process is killed at once, without a word, at a moment of
-training that the seed draws, and the run is resumed; 4 updates and 3 such preemptions, with `--quick` 2 and 1, and a small warm start.
-Executions in flight at a random moment are half done on average. Prints each preemption; the last line is JSON:
-{"tokens_saved_share", "time_saved_share", "executions_replayed", "executions_restarted", "trained_twice", "resume_s"}.
+The quickstart but for the number of updates, and progress records every 8 tokens (its calls are shorter than the 64 of the default):
+every process is killed at once, without a word, when a drawn share of a batch's executions has ended, and the run is resumed; 4
+updates and 3 such preemptions, with `--quick` 2 and 1, and a small warm start. Executions in flight then are half done on average.
+Prints each preemption; the last line is JSON:
+{"tokens_saved_share", "time_saved_share", "executions_replayed", "executions_restarted", "trained_twice", "resume_s", "tokens_unreceived"}.
 
-tokens_saved_share: of the tokens that executions in flight had sampled, those that were not sampled again; time_saved_share: the
-same for the time those calls had taken; resume_s: from the new start to the first newly sampled token, median. Exit code 1 when the
+tokens_saved_share: of the journaled tokens of executions in flight, those that were not sampled again; time_saved_share: the same for
+the time those calls had taken; tokens_unreceived: what may have been on its way to the journal beside them, at most (one interval for
+each open call: with calls of some twenty tokens this bound says little);
+resume_s: from the new start to the first newly sampled token, median. Exit code 1 when the
 run does not end well, a token was lost or sampled twice, an execution trained twice, or less than 90 % of the tokens were saved.
 """
 
@@ -26,12 +29,18 @@ from typing import Any
 from benchmarks.chaos.disturbed import DisturbedRun
 from benchmarks.chaos.figures import token_faults
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.stored import load_config
+from gyre_hpc.observability.status import read_status
 from gyre_hpc.report.story import Story, read_story
 from gyre_hpc.report.summary import summarize
+from gyre_hpc.report.tokens import token_counts
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 
+PROGRESS = "gateway.progress_tokens=8"
 _LOOK_S = 0.05
 _PROMISED = 0.9
+_IN_FLIGHT = 8
+"""Executions that must be under way for a preemption to say something."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,19 +61,27 @@ QUICK = Plan(updates=2, preemptions=1, overrides=("evaluation.tasks=40", "warm_s
 def preempt(run: DisturbedRun, dice: random.Random, within_s: float) -> bool:
     """Kill everything at a drawn moment of the next batch; False: the run was over before."""
     begun = time.time()
-    update, due = -1, 0.0
+    share = dice.uniform(0.1, 0.5)
     while run.exit_code is None:
         time.sleep(_LOOK_S)
         run.look()
         if time.time() - begun > within_s:
             raise TimeoutError(f"nothing to preempt after {within_s:.0f} s:\n{run.out.read_text()}")
-        if run.phase == "training" and update < 0:
-            update, due = run.update, time.time() + dice.uniform(1.0, 4.0)
-        if due and time.time() > due:
+        if run.phase == "training" and ended_share(run) >= share:
             run.family.end()
             run.family.end()  # those that a dying parent had just begun
             return True
     return False
+
+
+def ended_share(run: DisturbedRun) -> float:
+    """Of the executions of the batch that is being collected, those that are over; 0 when too few are under way."""
+    status = read_status(run.folder.status)
+    if status is None or status.executions.get("running", 0) < _IN_FLIGHT:
+        return 0.0
+    config = load_config(run.folder.config)
+    batch = config.algo.groups_per_batch * config.algo.group_size
+    return len(run.over) / batch - status.update
 
 
 def finish(run: DisturbedRun, within_s: float) -> int:
@@ -96,7 +113,7 @@ def trained_twice(folder: RunFolder) -> int:
 def carry_out(plan: Plan, seed: int, folder: Path) -> int:
     """Run, preempt, resume, tell; returns the exit code."""
     dice = random.Random(seed)
-    overrides = (f"algo.updates={plan.updates}", f"seed={seed}", *plan.overrides)
+    overrides = (f"algo.updates={plan.updates}", f"seed={seed}", PROGRESS, *plan.overrides)
     starts: list[float] = []
     code: int | None = None
     while code is None:
@@ -132,6 +149,7 @@ def figures_of(story: Story, starts: Sequence[float]) -> dict[str, Any]:
         "executions_replayed": replay["executions_replayed"],
         "executions_restarted": replay["executions_restarted"],
         "trained_twice": trained_twice(story.folder),
+        "tokens_unreceived": token_counts(story)["unreceived"],
         "resume_s": statistics.median(seconds) if seconds else None,
     }
 
