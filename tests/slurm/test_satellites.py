@@ -14,7 +14,7 @@ from tests.fakes.whole_run import unended
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun
 
-UPDATES = 8
+UPDATES = 6
 ONE_NODE = (
     "cluster.slurm.nodes=1", "cluster.cells=1", f"algo.updates={UPDATES}", "scheduler=colocate", "trainer.timed_tokens_per_s=100",
     "engine.time_scale=4", "+cluster.slurm.options.exclusive=''", "launch.snapshot=false",
