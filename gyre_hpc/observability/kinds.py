@@ -35,7 +35,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "execution_restarted": ("execution instead_of", "failed through no fault of the agent; runs again under a new id"),
     "execution_lost": ("execution reason", "its runner is gone for the attempt; another life follows, or another try"),
     "life_begun": ("execution life reason", "its process is gone; a new one begins, and gets what was recorded"),
-    "execution_taken_up": ("execution life calls tokens seconds", "the new process made its first request; so many calls and tokens are recorded"),
+    "execution_taken_up": (
+        "execution life calls tokens seconds",
+        "the new process made its first request; so many calls and tokens are recorded",
+    ),
     "call_replayed": ("call life finish num_output seconds", "a request of a new life is a recorded call: nothing of it is sampled again"),
     "first_call": ("execution version", "its first model call was admitted to a cell that serves version"),
     "call_ended": ("call finish num_output cells wall_s", "a model call reached its end in the journal"),
@@ -80,6 +83,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "cell_restarted": ("cell reason", "its next start was ordered"),
     "process_started": ("process incarnation", "a child of the supervisor was started"),
     "job_started": ("job restarts hosts asker", "a SLURM job began this attempt on its first node"),
+    "job_told": ("job signal fate", "the first signal came: what SLURM does with the job"),
     "job_ended": ("job exit_code signal next reason", "the attempt is over; what follows in its chain: requeue, leave or end"),
     "startup": (
         "process incarnation rank host steps",

@@ -41,9 +41,9 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     _stop_loop(folder, task, asker)
     places = node_map(config, task.hosts, queue.switches())
     claim = begin_attempt(folder, config)
-    _say(claim, "job_started", {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
+    _say(claim, progress.STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
     write_private(folder.node_map(claim.attempt), msgspec.json.encode(places))
-    told = Told(task, _ask_for_successor(config, claim, task))
+    told = Told(claim, task, stop, _ask_for_successor(config, claim, task))
     stop.at_first = told.look
     with hold_supervisor(folder, FIRST, ["--attempt", str(claim.attempt), *task.argv]) as supervisor:
         stop.pass_on_to(supervisor)
@@ -73,8 +73,8 @@ def refuse(folder: RunFolder, task: Task, reason: str) -> None:
 class Told:
     """What SLURM does with the job, as it was when the first signal came."""
 
-    def __init__(self, task: Task, successor: str) -> None:
-        self._task, self._fate = task, Fate.unknown
+    def __init__(self, claim: Claim, task: Task, stop: Stop, successor: str) -> None:
+        self._claim, self._task, self._stop, self._fate = claim, task, stop, Fate.unknown
         self.successor = successor
         """Job that waits for the end of this one; empty: none."""
 
@@ -83,6 +83,7 @@ class Told:
         self._fate = fate_of(queue.job_fields(self._task.job), self._task.restarts)
         if self._fate is Fate.cancelled and self.successor:
             queue.cancel(self.successor)
+        _say(self._claim, progress.TOLD, {"job": self._task.job, "signal": self._stop.came, "fate": self._fate.value})
 
     def fate(self) -> Fate:
         """Asked again unless it was final."""

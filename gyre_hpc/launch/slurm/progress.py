@@ -6,12 +6,15 @@ import msgspec
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
+from gyre_hpc.launch.slurm.chain import Fate
 from gyre_hpc.observability.events import Event
 from gyre_hpc.protocol.journal import CallProgress
 from gyre_hpc.trajectory.segment import read_records
 
 JOB = "job"
 """Writer of the events that say which job an attempt belongs to."""
+STARTED, TOLD = "job_started", "job_told"
+BLAMELESS = (Fate.preempted.value, Fate.requeued.value)
 _APPLIED = b'"applied"'
 """Kind of the event that an optimizer step is made and durable."""
 
@@ -35,22 +38,22 @@ def _has_token(path: Path) -> bool:
 
 
 def fruitless(folder: RunFolder, attempt: int) -> int:
-    """How many attempts in a row, up to and with `attempt`, brought nothing. What was before somebody's own start counts no more."""
+    """How many attempts in a row, up to and with `attempt`, brought nothing by themselves. Not counted: those that SLURM took the nodes
+    from, and what was before somebody's own start."""
     count = 0
     for number in range(attempt, 0, -1):
         if brought(folder, number):
             break
-        count += 1
-        if _is_by_hand(folder, number):
+        events = _of_job(folder, number)
+        count += not any(event.fields.get("fate") in BLAMELESS for event in events if event.kind == TOLD)
+        if any(event.kind == STARTED and not event.fields.get("restarts") and not event.fields.get("asker") for event in events):
             break
     return count
 
 
-def _is_by_hand(folder: RunFolder, attempt: int) -> bool:
-    """A person decided on this attempt: neither SLURM nor a job asked for it."""
+def _of_job(folder: RunFolder, attempt: int) -> list[Event]:
     try:
         lines = folder.events(JOB, attempt).read_bytes().splitlines()
-        events = [msgspec.json.decode(line, type=Event) for line in lines if b'"job_started"' in line]
+        return [msgspec.json.decode(line, type=Event) for line in lines if line]
     except (OSError, msgspec.MsgspecError):
-        return False
-    return any(not event.fields.get("restarts") and not event.fields.get("asker") for event in events)
+        return []

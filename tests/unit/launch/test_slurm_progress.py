@@ -58,3 +58,25 @@ def test_only_attempts_since_the_last_one_that_brought_something_are_counted(tmp
     folder = RunFolder(tmp_path)
     journal(folder, 2, TOKENS)
     assert [fruitless(folder, attempt) for attempt in (1, 2, 3, 4)] == [1, 0, 1, 2]
+
+
+def told(folder: RunFolder, attempt: int, kind: str, **fields: object) -> None:
+    """As the attempt's job says it."""
+    folder.events_folder.mkdir(exist_ok=True)
+    events = EventWriter(folder.events("job", attempt), "job", attempt)
+    events.note(kind, fields)
+    events.close()
+
+
+@pytest.mark.parametrize(("fate", "is_blamed"), [("running", True), ("cancelled", True), ("preempted", False), ("requeued", False)])
+def test_an_attempt_whose_nodes_slurm_took_is_not_blamed(tmp_path: Path, fate: str, is_blamed: bool):
+    folder = RunFolder(tmp_path)
+    told(folder, 2, "job_told", fate=fate)
+    assert fruitless(folder, 3) == 2 + is_blamed
+
+
+@pytest.mark.parametrize(("restarts", "asker", "is_by_hand"), [(0, "", True), (1, "", False), (0, "7", False)])
+def test_what_was_before_somebodys_own_start_counts_no_more(tmp_path: Path, restarts: int, asker: str, is_by_hand: bool):
+    folder = RunFolder(tmp_path)
+    told(folder, 3, "job_started", restarts=restarts, asker=asker)
+    assert fruitless(folder, 4) == (2 if is_by_hand else 4)
