@@ -43,7 +43,7 @@ def test_a_group_stands_for_the_keys_that_its_file_sets(run: Path, tmp_path: Pat
     site.parent.mkdir(parents=True)
     site.write_text("kind: slurm\nslurm:\n  nodes: 3\n  options:\n    mail-type: END\n")
     monkeypatch.chdir(tmp_path / "here")
-    config = compose_config([f"resume={run}", "cluster.slurm.time_min=7", "cluster=site"])
+    config = compose_config([f"resume={run}", "cluster.slurm.time_min=7", "cluster=site", "network.interface=hostname"])
     assert config.cluster.kind is ClusterKind.slurm and config.cluster.cells == 5, "what the file leaves open stays as it was stored"
     assert config.cluster.slurm.options == {"mail-type": "END"} and (config.cluster.slurm.nodes, config.cluster.slurm.time_min) == (3, 7)
 

@@ -19,8 +19,16 @@ EXECUTION = "train-0-0-0"
 FIRST, SECOND = f"{EXECUTION}/0", f"{EXECUTION}/1"
 SUFFIX = (Message(role="user", content="go on"),)
 WHOLE = (Message(role="user", content="go"), Message(role="assistant", content="well"), *SUFFIX)
-GATEWAY: Any = object()
-AFTER_A_CRASH: Any = object()
+
+
+class Shard:
+    """A life of the gateway, of the run's only attempt."""
+
+    attempt = 1
+
+
+GATEWAY: Any = Shard()
+AFTER_A_CRASH: Any = Shard()
 
 
 def begin(call: str, parent: str | None = None, branch: str = "") -> CallBegin:
