@@ -90,7 +90,9 @@ def test_refusals_back_off_and_are_told_each_time() -> None:
     pauses = []
     for number in range(8):
         assert bench.asked() == 3
-        ending = Failed(KEEP, "SlurmRefusal", "no answer") if number % 2 else Finished(KEEP, SatelliteJobs(0, 0, "QOSMaxSubmitJobPerUserLimit"))
+        ending = (
+            Failed(KEEP, "SlurmRefusal", "no answer") if number % 2 else Finished(KEEP, SatelliteJobs(0, 0, "QOSMaxSubmitJobPerUserLimit"))
+        )
         effects = bench.satellites.told(bench.now, ending)
         assert kinds(effects) == ["satellites_refused", "alarm"] and bench.satellites.refused
         pauses.append(round(bench.satellites.next_at - bench.now))
