@@ -13,7 +13,7 @@ from gyre_hpc.trajectory.segment import read_records
 
 JOB = "job"
 """Writer of the events that say which job an attempt belongs to."""
-STARTED, TOLD = "job_started", "job_told"
+STARTED, TOLD, ENDED = "job_started", "job_told", "job_ended"
 BLAMELESS = (Fate.preempted.value, Fate.requeued.value)
 _APPLIED = b'"applied"'
 """Kind of the event that an optimizer step is made and durable."""
@@ -44,14 +44,15 @@ def fruitless(folder: RunFolder, attempt: int) -> int:
     for number in range(attempt, 0, -1):
         if brought(folder, number):
             break
-        events = _of_job(folder, number)
+        events = of_job(folder, number)
         count += not any(event.fields.get("fate") in BLAMELESS for event in events if event.kind == TOLD)
         if any(event.kind == STARTED and not event.fields.get("restarts") and not event.fields.get("asker") for event in events):
             break
     return count
 
 
-def _of_job(folder: RunFolder, attempt: int) -> list[Event]:
+def of_job(folder: RunFolder, attempt: int) -> list[Event]:
+    """What the job of that attempt said so far."""
     try:
         lines = folder.events(JOB, attempt).read_bytes().splitlines()
         return [msgspec.json.decode(line, type=Event) for line in lines if line]

@@ -63,7 +63,7 @@ class _Look:
     def look(self) -> bool | None:
         """Whether it is ours to act; None: not known yet."""
         now = monotonic_s()
-        if self._stop.came:
+        if self._stop.came or _is_said(self._folder, self._task):
             return False
         if (stamp := self._newest()) != self._stamp:
             self._stamp, self._since = stamp, now
@@ -81,6 +81,14 @@ class _Look:
         """Of another attempt's too: then somebody goes on."""
         attempt = highest_attempt(self._folder.attempts)
         return (attempt, _time(self._folder, attempt))
+
+
+def _is_said(folder: RunFolder, task: Task) -> bool:
+    """The first node lives and said what follows this start of the job."""
+    events = progress.of_job(folder, highest_attempt(folder.attempts))
+    start = (task.job, task.restarts)
+    is_ours = any((event.fields.get("job"), event.fields.get("restarts")) == start for event in events if event.kind == progress.STARTED)
+    return is_ours and any(event.kind == progress.ENDED for event in events)
 
 
 def _time(folder: RunFolder, attempt: int) -> int:
