@@ -26,6 +26,7 @@ LOOP_WAITS = {"call_later", "call_at"}
 MAY_WAIT = {
     "gyre_hpc/shell/timers.py": "carries out SetTimer: the one place that waits",
     "gyre_hpc/harnesses/program": "programs of their own inside the sandbox; like any harness they know nothing of the run",
+    "gyre_hpc/report/watch": "commands of people look at a run's files at an interval until a deadline; outside the run too",
     "gyre_hpc/report/view.py": "a terminal view of files redraws at an interval; it is outside the run and decides nothing",
 }
 
