@@ -129,12 +129,12 @@ class SlurmRun:
         assert newest is not None, "no whole checkpoint"
         return list(read_state(newest)["consumed"])
 
-    def expect_whole(self, attempts: int) -> None:
+    def expect_whole(self, attempts: int, updates: int = UPDATES) -> None:
         """All updates, nothing trained twice, nothing lost."""
         summary = self.summary()
-        assert (summary["updates"], summary["exit_code"], summary["attempts"]) == (UPDATES, 0, attempts), summary["reason"]
+        assert (summary["updates"], summary["exit_code"], summary["attempts"]) == (updates, 0, attempts), summary["reason"]
         assert (summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (0, 0), summary["tokens"]
         assert not self.events("token_fault")
         # Whoever is killed takes its last second of events with it.
         assert unended(self.events()) <= set(self.consumed())
-        assert len(self.consumed()) == len(set(self.consumed())) == UPDATES * 3 * 4
+        assert len(self.consumed()) == len(set(self.consumed())) == updates * 3 * 4

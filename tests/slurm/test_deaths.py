@@ -9,7 +9,7 @@ import pytest
 
 from tests.fakes.live_run import wait_for
 from tests.slurm.cluster import Cluster, JobState
-from tests.slurm.runs import SlurmRun, launch
+from tests.slurm.runs import UPDATES, SlurmRun, launch
 
 pytestmark = pytest.mark.timeout(400)
 rare = pytest.mark.rare
@@ -42,9 +42,9 @@ def start_again(run: SlurmRun, within_s: float = 30.0) -> None:
         run.cluster.run("scontrol", "update", f"JobId={run.job}", "StartTime=now")
 
 
-def finish(run: SlurmRun, attempts: int) -> None:
+def finish(run: SlurmRun, attempts: int, updates: int = UPDATES) -> None:
     assert run.wait_over() is JobState.completed, run.out()
-    run.expect_whole(attempts)
+    run.expect_whole(attempts, updates)
 
 
 def preempt(run: SlurmRun) -> None:
@@ -124,7 +124,8 @@ def test_a_run_goes_on_without_a_node_that_is_not_the_first(cluster: Cluster, sh
 
 @rare
 def test_a_first_node_that_is_cut_off_ends_by_itself_when_the_job_runs_elsewhere(cluster: Cluster, shared_folder: Path):
-    run = mid_run(cluster, shared_folder)
+    updates = 60  # it would come to its end alone before SLURM gives its node up
+    run = mid_run(cluster, shared_folder, f"algo.updates={updates}")
     first, before = run.first_host, run.processes()
     cluster.cut(first)
     cluster.run("scontrol", "requeue", str(run.job))
@@ -135,7 +136,7 @@ def test_a_first_node_that_is_cut_off_ends_by_itself_when_the_job_runs_elsewhere
     wait_for(lambda: not before & run.processes(), "the end of the first attempt's processes", 30, every_s=0.2)
     cluster.mend(first)
     cluster.run("scontrol", "update", f"NodeName={first}", "State=RESUME")
-    finish(run, attempts=2)
+    finish(run, 2, updates)
 
 
 @rare

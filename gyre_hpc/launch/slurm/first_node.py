@@ -52,7 +52,8 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
         with contextlib.suppress(OSError, UserError):
             remove_tree(scratch_folder(config, folder))
     fruitless = progress.fruitless(folder, claim.attempt)
-    ending = Ending(code=code, signal=stop.came, fate=told.fate(), fruitless=fruitless, allocations=claim.attempt)
+    fate = Fate.unknown if code == SUPERSEDED else told.fate()  # SLURM may be out of reach, and has nothing to say then
+    ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=claim.attempt)
     what, why = follow(ending, config.launch.chain, config.launch.chain_limit)
     _say(claim, "job_ended", {"job": task.job, "exit_code": code, "signal": stop.came, "next": what.value, "reason": why})
     print(f"attempt {claim.attempt} ended with {code}; next: {what.value} ({why})", flush=True)
