@@ -96,11 +96,13 @@ class SlurmRun:
         return state
 
     def processes(self) -> set[int]:
-        """Living processes that name the run folder, on all nodes: they are this machine's."""
+        """Living processes that name the run folder, on all nodes: they are this machine's. Without srun, which is SLURM's affair: cut off from its
+        controller it stays."""
         found, mark = set(), str(self.folder.root).encode()
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
-                if mark in Path(f"/proc/{pid}/cmdline").read_bytes():
+                argv = Path(f"/proc/{pid}/cmdline").read_bytes()
+                if mark in argv and not argv.split(b"\0")[0].endswith(b"srun"):
                     found.add(int(pid))
             except OSError:  # gone
                 continue

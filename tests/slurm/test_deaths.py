@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fakes.live_run import wait_for
+from tests.fakes.live_run import wait_dead, wait_for
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import UPDATES, SlurmRun, launch
 
@@ -133,7 +133,7 @@ def test_a_first_node_that_is_cut_off_ends_by_itself_when_the_job_runs_elsewhere
     cluster.run("scontrol", "update", f"NodeName={first}", "State=DOWN", "Reason=test")
     start_again(run, TURNING_OFF_S)
     run.wait_until((run.folder.attempts / "2").exists, "attempt 2")
-    wait_for(lambda: not before & run.processes(), "the end of the first attempt's processes", 30, every_s=0.2)
+    wait_dead(before, within_s=30)
     cluster.mend(first)
     cluster.run("scontrol", "update", f"NodeName={first}", "State=RESUME")
     finish(run, 2, updates)
