@@ -15,7 +15,8 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, prepare
-from gyre_hpc.launch.local import STOPPED, say_failed, stay_with
+from gyre_hpc.launch.local import say_failed, stay_with
+from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.observability.events import read_events
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.report.html import write_report

@@ -69,16 +69,26 @@ def _record(claim: Claim) -> None:
 
 @contextlib.contextmanager
 def all_or_nothing(folder: RunFolder, config: Config) -> Iterator[None]:
-    """A folder that takes no writes (full, read-only, not ours) is bad input; a new one is left as it was found."""
+    """A folder that takes no writes (full, read-only, not ours) is bad input; a new one is left as it was found, whatever is refused."""
     try:
         yield
+    except UserError:
+        _empty(folder, config)
+        raise
     except OSError as error:
         if config.resume:
             raise UserError("resume", config.resume, f"cannot be written ({error}); make it writable, with free space") from error
-        for path in (folder.config, folder.token.parent, folder.events_folder, folder.attempts):
-            with contextlib.suppress(OSError):
-                path.unlink() if path.is_file() else remove_tree(path)
+        _empty(folder, config)
         raise UserError("paths.run", str(folder.root), f"cannot be written ({error}); name another folder, with free space") from error
+
+
+def _empty(folder: RunFolder, config: Config) -> None:
+    """Of what this start put into a new run folder."""
+    if config.resume:
+        return
+    for path in (folder.config, folder.token.parent, folder.events_folder, folder.attempts, folder.jobs, folder.code):
+        with contextlib.suppress(OSError):
+            path.unlink() if path.is_file() else remove_tree(path)
 
 
 def _tell(claim: Claim, config: Config) -> None:

@@ -11,7 +11,6 @@ import signal
 import subprocess
 import sys
 import traceback
-from typing import TextIO
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.place import scratch_folder
@@ -21,7 +20,8 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.launch.finished import is_finished
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
-from gyre_hpc.machines.supervision import SUPERSEDED
+from gyre_hpc.launch.telling import fall_silent, tell
+from gyre_hpc.machines.supervision import STOPPED, SUPERSEDED
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
@@ -31,8 +31,6 @@ from gyre_hpc.runner.workspaces import remove_tree
 from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.supervisor.commands import MODULES
 
-STOPPED = 130
-"""Exit code after Ctrl-C, SIGTERM or the terminal's end."""
 _DIED = 1
 _LOG_TAIL = 4096
 """Bytes of a log in which its last line is looked for."""
@@ -42,7 +40,7 @@ def main(config: Config, modules: str = MODULES) -> int:
     """Run to the end; return the exit code. `modules` is the package of the process mains. Raises UserError."""
     if is_finished(config):
         story = read_story(config.resume)
-        _tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
+        tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
         return 0
     claim = prepare(config, unix_s())
     return _conclude(claim, stay_with(claim, config, modules))
@@ -50,7 +48,7 @@ def main(config: Config, modules: str = MODULES) -> int:
 
 def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
     """Start the supervisor of a claimed attempt, show the run, return its exit code."""
-    _tell(f"run: {claim.folder.root}")
+    tell(f"run: {claim.folder.root}")
     argv = ["--attempt", str(claim.attempt), "--modules", modules]
     with stop_signals() as stop, hold_supervisor(claim.folder, FIRST, argv) as supervisor:
         stop.pass_on_to(supervisor)
@@ -71,31 +69,9 @@ def _show(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> None:
             follow(folder, lambda: supervisor.poll() is not None, view)
     except Exception as error:  # noqa: BLE001  (a monitor never ends a run)
         if isinstance(error, OSError):
-            _silence()
+            fall_silent()
         else:
             traceback.print_exc()
-
-
-def _tell(line: str, stream: TextIO | None = None) -> None:
-    """Print a line. A reader or terminal that is gone never ends a run: all is in the run folder."""
-    try:
-        print(line, file=stream or sys.stdout, flush=True)
-    except OSError:
-        _silence()
-
-
-def _silence() -> None:
-    """Nobody reads our output any more (`| head`, a closed terminal): from now on it goes nowhere, which cannot fail."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    for stream in (sys.stdout, sys.stderr):
-        if stream is None:  # closed before we began
-            continue
-        with contextlib.suppress(OSError):
-            stream.flush()
-            continue
-        with contextlib.suppress(OSError, ValueError):  # one that is no file
-            os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
 
 
 def _conclude(claim: Claim, code: int) -> int:
@@ -110,18 +86,18 @@ def _conclude(claim: Claim, code: int) -> int:
         remedy = f"the run ended with exit code {code}, its report cannot be written ({error}); make room, then: gyre report {folder.root}"
         raise UserError("paths.run", str(folder.root), remedy) from error
     if code == STOPPED:
-        _tell(f"run stopped; go on with: python launch.py resume={folder.root}")
+        tell(f"run stopped; go on with: python launch.py resume={folder.root}")
     else:
-        _tell(closing_line(summary, folder.report))
+        tell(closing_line(summary, folder.report))
     return code
 
 
 def say_failed(claim: Claim, code: int) -> int:
     """Why a run failed and where to look; return the exit code to give."""
     reason = _reason(claim)
-    _tell(f"run failed: {reason}; logs: {claim.folder.root / 'logs'}", sys.stderr)
+    tell(f"run failed: {reason}; logs: {claim.folder.root / 'logs'}", sys.stderr)
     if said := _last_words(claim, reason):
-        _tell(f"  {said}", sys.stderr)
+        tell(f"  {said}", sys.stderr)
     return code if code > 0 else _DIED
 
 

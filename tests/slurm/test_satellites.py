@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gyre_hpc.launch.slurm.submit import jobs_of
+from gyre_hpc.observability.job_record import jobs_of
 from tests.fakes.live_run import REPOSITORY, wait_for
 from tests.fakes.whole_run import unended
 from tests.slurm.cluster import Cluster, JobState

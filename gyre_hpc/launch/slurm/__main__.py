@@ -14,8 +14,8 @@ from gyre_hpc.errors import UserError
 def prepare(config: Config) -> int:
     """The run folder, as the launcher makes it before it submits. Raises UserError."""
     from gyre_hpc.launch.folder import all_or_nothing, fill
-    from gyre_hpc.launch.slurm.submit import JobRecord, record_job
     from gyre_hpc.launch.surroundings import check_inputs
+    from gyre_hpc.observability.job_record import JobRecord, record_job
 
     if config.cluster.kind is not ClusterKind.slurm:
         raise UserError("cluster.kind", config.cluster.kind.name, "a job of SLURM needs cluster=slurm")
@@ -26,7 +26,7 @@ def prepare(config: Config) -> int:
         fill(folder, config)
         folder.jobs.mkdir(exist_ok=True)
         slurm = config.cluster.slurm
-        record_job(folder, JobRecord(job=os.environ["SLURM_JOB_ID"], kind="run", submitted=unix_s(), partition=slurm.partition,
+        record_job(folder, JobRecord(job=os.environ["SLURM_JOB_ID"], submitted=unix_s(), partition=slurm.partition,
                                      nodes=slurm.nodes, time_min=slurm.time_min, name=slurm.job_name))  # fmt: skip
     return 0
 

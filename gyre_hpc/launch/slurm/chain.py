@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gyre_hpc.config.schema import Chain
-from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
+from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, STOPPED, SUPERSEDED
 
-STOPPED = 130
 MOST_FRUITLESS = 2
 """Attempts in a row that brought nothing new, after which a chain ends."""
 

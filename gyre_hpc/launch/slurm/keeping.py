@@ -9,20 +9,18 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.slurm import queue
-from gyre_hpc.launch.slurm.satellite import KIND, Asked, submit_satellite
-from gyre_hpc.launch.slurm.submit import jobs_of
+from gyre_hpc.launch.slurm.satellite import Asked, submit_satellite
 from gyre_hpc.machines.batch.satellites import SatelliteJobs
-
-_WAITING = frozenset({"PENDING", "REQUEUED", "REQUEUE_HOLD", "CONFIGURING"})
-_RUNNING = frozenset({"RUNNING", "COMPLETING", "SUSPENDED", "SIGNALING", "STAGE_OUT"})
+from gyre_hpc.observability.job_record import SATELLITE, jobs_of
+from gyre_hpc.report.watch.squeue import LIVING, PENDING
 
 
 def keep(config: Config, folder: RunFolder, wanted: int) -> SatelliteJobs:
     """Raises UserError when SLURM does not answer: nothing is ordered blindly."""
     states = _states()
-    mine = [(record.job, states[record.job]) for record in jobs_of(folder, KIND) if record.job in states]
-    running = [job for job, state in mine if state in _RUNNING]
-    waiting = [job for job, state in mine if state in _WAITING]
+    mine = [(record.job, states[record.job]) for record in jobs_of(folder, SATELLITE) if record.job in states]
+    running = [job for job, state in mine if state in LIVING]
+    waiting = [job for job, state in mine if state in PENDING]
     while waiting and len(waiting) + len(running) > wanted:
         queue.cancel(waiting.pop())  # what was not cancelled is found again next time
     refused = ""

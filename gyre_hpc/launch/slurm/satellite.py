@@ -11,7 +11,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from gyre_hpc.clock import unix_s
@@ -22,11 +21,10 @@ from gyre_hpc.launch.holding import hold_supervisor, stop_signals
 from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.chain import Fate, fate_of
 from gyre_hpc.launch.slurm.sbatch import Request, request_of, submit
-from gyre_hpc.launch.slurm.submit import JobRecord, record_job
+from gyre_hpc.launch.slurm.snapshot import as_it_stands
 from gyre_hpc.launch.slurm.task import Task
+from gyre_hpc.observability.job_record import SATELLITE, JobRecord, record_job
 from gyre_hpc.supervisor.joining import RunOver, newest_start
-
-KIND = "satellite"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,7 +100,7 @@ def request_for(config: Config, folder: RunFolder, asked: Asked) -> Request:
     """The job as SLURM is asked for it. Raises UserError."""
     if asked.nodes < 1 or asked.time_min < 1:
         raise UserError("--nodes, --time", f"{asked.nodes}, {asked.time_min}", "give 1 or more of each")
-    request = request_of(config, folder.code if (folder.code / "DONE").exists() else _here(), asked.dependency)
+    request = request_of(config, folder.code if (folder.code / "DONE").exists() else as_it_stands(), asked.dependency)
     options = {name: value for name, value in request.options.items() if name not in ("signal", "no-requeue")}
     options["requeue"] = True
     options |= {name: value or True for name, value in asked.options.items()}
@@ -121,7 +119,7 @@ def submit_satellite(config: Config, folder: RunFolder, asked: Asked) -> str:
     request = request_for(config, folder, asked)
     folder.jobs.mkdir(exist_ok=True)
     job = submit(request, folder.jobs, SatelliteJob(str(folder.root), asked.cells))
-    record = JobRecord(job=job, kind=KIND, submitted=unix_s(), partition=request.partition, nodes=request.nodes,
+    record = JobRecord(job=job, kind=SATELLITE, submitted=unix_s(), partition=request.partition, nodes=request.nodes,
                        time_min=request.time_min, name=request.name)  # fmt: skip
     record_job(folder, record)
     return job
@@ -135,9 +133,3 @@ def submit_at_launch(config: Config, folder: RunFolder, job: str) -> list[str]:
 
 def _colon(trouble: str) -> str:
     return f": {trouble}" if trouble else ""
-
-
-def _here() -> Path:
-    import gyre_hpc
-
-    return Path(gyre_hpc.__path__[0]).resolve().parent

@@ -22,3 +22,8 @@ def take(folder: RunFolder) -> Path:
         shutil.copytree(Path(str(resources.files("gyre_hpc.conf"))), package / "conf", ignore=_LEFT_OUT)
     (folder.code / "DONE").touch()
     return folder.code
+
+
+def as_it_stands() -> Path:
+    """The folder that holds this very package, for developers."""
+    return Path(gyre_hpc.__path__[0]).resolve().parent

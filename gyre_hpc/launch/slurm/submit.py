@@ -3,8 +3,6 @@
 import sys
 from pathlib import Path
 
-import msgspec
-
 from gyre_hpc.allocation.cell_map import table
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.cluster_schema import SatellitesAt
@@ -18,29 +16,13 @@ from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.cell_map import cut, node_map
 from gyre_hpc.launch.slurm.job import RunJob
 from gyre_hpc.launch.slurm.sbatch import request_of, script, submit
-from gyre_hpc.launch.slurm.snapshot import take
+from gyre_hpc.launch.slurm.snapshot import as_it_stands, take
 from gyre_hpc.launch.surroundings import check_inputs
+from gyre_hpc.launch.telling import tell
+from gyre_hpc.observability.job_record import RUN, JobRecord, jobs_of, record_job
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
-from gyre_hpc.whole_file import write_whole
-
-LIVING = ("PENDING", "CONFIGURING", "RUNNING", "COMPLETING", "SUSPENDED", "REQUEUED", "REQUEUE_HOLD", "SIGNALING", "STAGE_OUT")
-"""States of a job that runs or may yet run."""
-
-
-class JobRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """jobs/<job>.json."""
-
-    job: str
-    kind: str
-    """run, or satellite."""
-    submitted: float
-    partition: str
-    nodes: int
-    time_min: int
-    name: str
-    asker: str = ""
-    """Job that asked for this one; empty: a person did."""
+from gyre_hpc.report.watch.squeue import LIVING, PENDING
 
 
 def main(config: Config) -> int:
@@ -51,7 +33,7 @@ def main(config: Config) -> int:
         return _show(config)
     if is_finished(config):
         story = read_story(config.resume)
-        print(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
+        tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
         return 0
     _refuse_twice(config)
     folder = claim_run_folder(config, unix_s())
@@ -59,9 +41,9 @@ def main(config: Config) -> int:
         folder.root.chmod(0o700)
         fill(folder, config)
         job = enqueue(config, folder)
-    print(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
+    tell(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
     _add_satellites(config, folder, job)
-    print(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
+    tell(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
     return _watch(folder) if config.launch.wait else 0
 
 
@@ -72,67 +54,44 @@ def _add_satellites(config: Config, folder: RunFolder, job: str) -> None:
     if config.launch.satellites_at is not SatellitesAt.launch or not config.launch.satellites:
         return
     try:
-        print(f"satellites: {', '.join(submit_at_launch(config, folder, job))}")
+        tell(f"satellites: {', '.join(submit_at_launch(config, folder, job))}")
     except (UserError, OSError) as error:
-        print(f"satellites were refused, the run goes on without: {error}", file=sys.stderr)
+        tell(f"satellites were refused, the run goes on without: {error}", sys.stderr)
 
 
 def enqueue(config: Config, folder: RunFolder, dependency: str = "", asker: str = "") -> str:
     """Put a job of this run into the queue; return its id. asker: the job that wants it. Raises UserError, OSError."""
-    code = take(folder) if config.launch.snapshot else _here()
+    code = take(folder) if config.launch.snapshot else as_it_stands()
     folder.jobs.mkdir(exist_ok=True)
     request = request_of(config, code, dependency)
     job = submit(request, folder.jobs, RunJob(str(folder.root)))
-    record_job(folder, JobRecord(job=job, kind="run", submitted=unix_s(), partition=request.partition, nodes=request.nodes,
+    record_job(folder, JobRecord(job=job, submitted=unix_s(), partition=request.partition, nodes=request.nodes,
                                  time_min=request.time_min, name=request.name, asker=asker))  # fmt: skip
     return job
 
 
 def asker_of(folder: RunFolder, job: str) -> str:
     """Job that asked for `job`; empty: a person did, or it is not told."""
-    return next((record.asker for record in jobs_of(folder) if record.job == job), "")
-
-
-def record_job(folder: RunFolder, record: JobRecord) -> None:
-    """Raises OSError."""
-    write_whole(folder.jobs / f"{record.job}.json", msgspec.json.encode(record))
-
-
-def jobs_of(folder: RunFolder, kind: str = "run") -> list[JobRecord]:
-    """By time of submission."""
-    found = []
-    for path in folder.jobs.glob("*.json"):
-        try:
-            found.append(msgspec.json.decode(path.read_bytes(), type=JobRecord))
-        except (OSError, msgspec.MsgspecError):
-            continue
-    return sorted((record for record in found if record.kind == kind), key=lambda record: record.submitted)
+    return next((record.asker for record in jobs_of(folder, RUN) if record.job == job), "")
 
 
 def _refuse_twice(config: Config) -> None:
     """Two allocations of one run: the newer attempt would end the older one."""
-    for record in jobs_of(RunFolder(config.resume)) if config.resume else []:
-        if (state := queue.job_state(record.job)) in LIVING:
+    for record in jobs_of(RunFolder(config.resume), RUN) if config.resume else []:
+        if (state := queue.job_state(record.job)) in LIVING | PENDING:
             raise UserError("resume", config.resume, f"its job {record.job} is {state}; end it first: gyre stop, or scancel {record.job}")
 
 
 def _show(config: Config) -> int:
     folder = Path(config.paths.run or "RUN").absolute()
-    code = folder / "code" if config.launch.snapshot else _here()
-    print(script(request_of(config, code), folder / "jobs"))
-    print(f"\n# cells, on nodes as they would be asked for\n{table(cut(config, _made_up_hosts(config)))}")
+    code = folder / "code" if config.launch.snapshot else as_it_stands()
+    tell(script(request_of(config, code), folder / "jobs"))
+    tell(f"\n# cells, on nodes as they would be asked for\n{table(cut(config, _made_up_hosts(config)))}")
     return 0
 
 
 def _made_up_hosts(config: Config) -> list[str]:
     return [f"node-{place}" for place in range(config.cluster.slurm.nodes)]
-
-
-def _here() -> Path:
-    """The folder that holds this package: as it stands, for developers."""
-    import gyre_hpc
-
-    return Path(gyre_hpc.__path__[0]).resolve().parent
 
 
 def _watch(folder: RunFolder) -> int:
@@ -141,15 +100,15 @@ def _watch(folder: RunFolder) -> int:
     from gyre_hpc.report.view import follow, make_view
 
     def is_done() -> bool:
-        jobs = jobs_of(folder)
-        return folder.attempts.is_dir() and is_over(folder) and queue.job_state(jobs[-1].job) not in LIVING
+        jobs = jobs_of(folder, RUN)
+        return folder.attempts.is_dir() and is_over(folder) and queue.job_state(jobs[-1].job) not in LIVING | PENDING
 
     try:
         with make_view() as view:
             follow(folder, is_done, view)
     except KeyboardInterrupt:
-        print(f"the run goes on; see: gyre status {folder.root}", file=sys.stderr)
+        tell(f"the run goes on; see: gyre status {folder.root}", sys.stderr)
         return 0
     summary = write_summary(read_story(folder.root))
-    print(closing_line(summary, folder.report))
+    tell(closing_line(summary, folder.report))
     return 0 if summary.exit_code is None else summary.exit_code

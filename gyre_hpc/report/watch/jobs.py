@@ -1,35 +1,22 @@
 """The SLURM jobs of a run: those that were submitted for it (jobs/*.json), as the queue shows them now."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
-import msgspec
-
-from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.observability.job_record import SATELLITE, JobRecord
 from gyre_hpc.report.watch.squeue import LIVING, PENDING, Queue, QueueJob
-
-SATELLITE = "satellite"
-
-
-class SubmittedJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What matters here of jobs/<job>.json."""
-
-    job: str
-    kind: str = "run"
-    submitted: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Jobs:
     """Of one run."""
 
-    submitted: tuple[SubmittedJob, ...]
+    submitted: tuple[JobRecord, ...]
     """Oldest first, those of satellites too."""
     queue: Queue | None
     """None: there is no SLURM here."""
 
     @property
-    def newest(self) -> SubmittedJob | None:
+    def newest(self) -> JobRecord | None:
         """Of the run itself."""
         return next((job for job in reversed(self.submitted) if job.kind != SATELLITE), None)
 
@@ -56,17 +43,4 @@ class Jobs:
             job = self.queue.job(submitted.job) if self.queue is not None and submitted.kind != SATELLITE else None
             if job is not None and job.state in states:
                 return job
-        return None
-
-
-def read_jobs(folder: RunFolder) -> tuple[SubmittedJob, ...]:
-    """Oldest first. What is no such file is left out: other programs write there too."""
-    found = [job for path in folder.jobs.glob("*.json") if (job := _read(path)) is not None]
-    return tuple(sorted(found, key=lambda job: job.submitted))
-
-
-def _read(path: Path) -> SubmittedJob | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=SubmittedJob)
-    except (OSError, msgspec.MsgspecError):
         return None

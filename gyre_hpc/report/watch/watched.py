@@ -14,9 +14,10 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
+from gyre_hpc.observability.job_record import JobRecord, jobs_of
 from gyre_hpc.observability.status import Status, read_status
 from gyre_hpc.report.lines import span
-from gyre_hpc.report.watch.jobs import Jobs, SubmittedJob, read_jobs
+from gyre_hpc.report.watch.jobs import Jobs
 from gyre_hpc.report.watch.outlook import Outlook, look_ahead
 from gyre_hpc.report.watch.signs import Signs, answers_http, read_signs
 from gyre_hpc.report.watch.squeue import QueueJob, read_queue
@@ -66,9 +67,9 @@ def watch(run: Run, *, patient: bool = True) -> Watched:
     """Look once. `patient`: as in read_signs. Raises UserError for a damaged status.json."""
     signs = read_signs(run.folder, patient=patient)
     status = _status(run.folder)
-    submitted = read_jobs(run.folder)
+    submitted = jobs_of(run.folder)
     if signs.start is not None and signs.start.job and not any(job.job == signs.start.job for job in submitted):
-        submitted = (*submitted, SubmittedJob(job=signs.start.job))  # started by hand
+        submitted = (*submitted, JobRecord(job=signs.start.job))  # started by hand
     # Most runs have no job: then nobody is asked.
     jobs = Jobs(submitted=submitted, queue=read_queue(cache_folder(run.config)) if submitted else None)
     now = unix_s()

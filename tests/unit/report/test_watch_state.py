@@ -6,9 +6,10 @@ import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
+from gyre_hpc.observability.job_record import JobRecord
 from gyre_hpc.observability.status import Status
 from gyre_hpc.protocol.node_map import RunStart
-from gyre_hpc.report.watch.jobs import Jobs, SubmittedJob
+from gyre_hpc.report.watch.jobs import Jobs
 from gyre_hpc.report.watch.outlook import look_ahead
 from gyre_hpc.report.watch.signs import End, Signs
 from gyre_hpc.report.watch.squeue import Queue, QueueJob
@@ -24,7 +25,7 @@ def queue_job(id: str, state: str, start: float | None = None) -> QueueJob:
 
 
 def jobs(*queued: QueueJob, submitted: tuple[str, ...] = ("12",), asked: float = NOW) -> Jobs:
-    return Jobs(submitted=tuple(SubmittedJob(job=job) for job in submitted), queue=Queue(time=NOW, asked=asked, jobs=queued))
+    return Jobs(submitted=tuple(JobRecord(job=job) for job in submitted), queue=Queue(time=NOW, asked=asked, jobs=queued))
 
 
 def signs(attempt: int = 1, *, end: End | None = None, silent_s: float = 1.0, start: RunStart | None = START) -> Signs:
@@ -72,7 +73,7 @@ def test_silence_is_told_with_its_length_and_the_job():
 
 
 def test_a_satellites_job_is_none_of_the_run():
-    at = Jobs(submitted=(SubmittedJob(job="12", kind="satellite"),), queue=Queue(time=NOW, asked=NOW, jobs=(RUNNING,)))
+    at = Jobs(submitted=(JobRecord(job="12", kind="satellite"),), queue=Queue(time=NOW, asked=NOW, jobs=(RUNNING,)))
     assert at.living() is None and at.newest is None and at.num_satellites == 1
 
 
@@ -102,7 +103,7 @@ def test_what_was_not_measured_is_not_told_and_too_long_an_update_is_said():
 
 
 def test_a_job_that_was_submitted_after_the_queue_was_asked_is_not_gone():
-    at = Jobs(submitted=(SubmittedJob(job="13", submitted=NOW - 5),), queue=Queue(time=NOW, asked=NOW - 20, jobs=()))
+    at = Jobs(submitted=(JobRecord(job="13", submitted=NOW - 5),), queue=Queue(time=NOW, asked=NOW - 20, jobs=()))
     assert judge(signs(0), at, status_attempt=0, now=NOW).state is RunState.waiting
     later = Jobs(submitted=at.submitted, queue=Queue(time=NOW, asked=NOW, jobs=()))
     assert judge(signs(0), later, status_attempt=0, now=NOW).state is RunState.never_started
