@@ -108,3 +108,15 @@ def test_a_job_written_by_hand_makes_the_run(cluster: Cluster, shared_folder: Pa
     summary = json.loads(folder.summary.read_text())
     assert (summary["updates"], summary["exit_code"], summary["attempts"]) == (UPDATES, 0, 1)
     assert (folder.jobs / f"{job}.json").exists()
+
+
+def test_a_reader_that_is_gone_does_not_keep_a_run_from_being_submitted(cluster: Cluster, shared_folder: Path):
+    read, write = os.pipe()
+    os.close(read)
+    with open(write, "wb") as nobody:
+        done = launch(
+            cluster, shared_folder, *TIMED, "+cluster.slurm.options.begin=now+1hour", f"paths.run={shared_folder / 'run'}", stdout=nobody
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    (record,) = (shared_folder / "run" / "jobs").glob("*.json")
+    assert cluster.state(cluster.adopt(int(record.stem))) is JobState.pending
