@@ -34,7 +34,6 @@ def listening(cluster: Cluster, host: str) -> set[str]:
     return {line.split()[3] for line in lines if "python" in line}
 
 
-@pytest.mark.rare
 def test_another_user_gets_nothing_from_any_port_of_a_run(cluster: Cluster, shared_folder: Path):
     run = SlurmRun(cluster, shared_folder, "algo.updates=100")  # cancelled when everything was asked
     run.wait_event("call_ended")
