@@ -102,6 +102,11 @@ def process_of(pid: int) -> Process:
     return found
 
 
+def living(server: Server) -> list[Process]:
+    """What of its processes is there at this moment, the keeper first."""
+    return [process for pid in server.pids() if (process := identify(pid)) is not None]
+
+
 def run(test: Callable[[ServerStage], Awaitable[None]]) -> None:
     """On a stage of its own, in a loop of its own."""
 

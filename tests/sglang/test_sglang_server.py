@@ -22,7 +22,7 @@ from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
 from gyre_hpc.observability.process_tree import Process, identify, is_alive
-from tests.fakes.server_stage import ServerStage, process_of, run, stage, until
+from tests.fakes.server_stage import ServerStage, living, process_of, run, stage, until
 from tests.sglang.models import tiny_config
 
 MAX_CONTEXT = 512
@@ -135,7 +135,8 @@ def test_its_processes_end_with_the_keeper_while_they_are_starting(sglang: SGLan
         start = asyncio.create_task(server.start())
         # Launcher below guard below keeper, and the first process that it has spawned.
         await until(lambda: len(server.pids()) >= 4, "it starts its ranks")
-        processes = [process_of(pid) for pid in server.pids()]
+        # Helpers of its imports (a compiler, ldconfig) come and go meanwhile.
+        processes = living(server)
         os.kill(processes[0].pid, signal.SIGKILL)
         await gone(processes)
         with pytest.raises(ServerLost, match="keeper"):
@@ -171,7 +172,7 @@ def test_the_servers_of_two_nodes_are_one(sglang: SGLangConfig) -> None:
             answer = await asyncio.to_thread(generate, api, list(range(5, 60)), 20)
             assert len(answer["output_ids"]) == 20
             assert (await asyncio.to_thread(ask, api, "/server_info"))[1]["tp_size"] == 2
-            processes = [process_of(pid) for server in servers for pid in server.pids()]
+            processes = [process for server in servers for process in living(server)]
             for server in servers:
                 await server.stop()
             assert not any(is_alive(process) for process in processes)
