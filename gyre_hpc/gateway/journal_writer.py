@@ -61,6 +61,8 @@ class JournalWriter:
         self._batch: list[tuple[bytes, Done]] = []
         """What is being written."""
         self._is_busy = False
+        self._has_failed = False
+        """What was written last could not be, and nobody was told yet."""
         self._jobs: SimpleQueue[bytes | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._loop = asyncio.get_running_loop()
@@ -81,7 +83,7 @@ class JournalWriter:
             self._jobs.put(None)
             self._thread.join()
         waiting, self._waiting, self._is_urgent = self._waiting, [], False
-        if waiting:
+        if waiting and not self._has_failed:
             # A full disk loses them as a crash would.
             with contextlib.suppress(OSError):
                 self._write(b"".join(framed for framed, _ in waiting))
@@ -117,7 +119,7 @@ class JournalWriter:
             self._written(self._outcome(data))
 
     def _written(self, outcome: Exception | None) -> None:
-        batch, self._batch = self._batch, []
+        batch, self._batch, self._has_failed = self._batch, [], False
         if outcome is not None:
             # What waits behind must not become durable before what just failed.
             batch, self._waiting, self._is_urgent = batch + self._waiting, [], False
@@ -143,6 +145,7 @@ class JournalWriter:
         try:
             self._write(data)
         except OSError as error:
+            self._has_failed = True
             return as_storage_error(error)
         return None
 

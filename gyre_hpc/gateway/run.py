@@ -14,9 +14,22 @@ from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal
 from gyre_hpc.gateway.rendering import Rendering, measure_cpu
 from gyre_hpc.gateway.surface import HarnessSurface
 from gyre_hpc.harnesses import create_harness
-from gyre_hpc.machines.base import Restarted
+from gyre_hpc.machines.base import Received, Restarted
 from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
-from gyre_hpc.machines.call.actions import Confirm, Earlier, EngineAttempt, HangUp, KeepAlive, MeasureCpu, Parse, Refuse, Render, Reply, Say
+from gyre_hpc.machines.call.actions import (
+    Confirm,
+    Earlier,
+    EngineAttempt,
+    HangUp,
+    KeepAlive,
+    Leaving,
+    MeasureCpu,
+    Parse,
+    Refuse,
+    Render,
+    Reply,
+    Say,
+)
 from gyre_hpc.protocol.journal import Record
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.shell.arguments import Birth
@@ -97,8 +110,9 @@ class Gateway:
         return url
 
     async def close(self) -> None:
-        """The last word is what it counted: the status that knows it too is of one attempt only."""
+        """What came goes to the journal. The last word is what was counted: the status that knows it too is of one attempt only."""
         if self._machine is not None:
+            self.host.tell(Received(self._birth.name, Leaving()))
             self._note("tokens", {"counts": self._machine.tokens})
         await self.host.close()
         await self._engines.close()

@@ -8,7 +8,7 @@ import pytest
 
 from gyre_hpc.protocol.journal import CallBegin
 from tests.fakes.gateway_process import GatewayProcess
-from tests.fakes.gateway_world import EXECUTION, TOOLS, InTurn, called, message, output_ids, small_config, spelled, until
+from tests.fakes.gateway_world import EXECUTION, TOOLS, InTurn, called, message, output_ids, small_config, spelled, until, world
 
 USER = {"role": "user", "content": "hello"}
 LONG = spelled("a rather long answer, cut in the middle")
@@ -63,5 +63,27 @@ def test_a_gateway_ends_when_its_parent_closes_the_pipe(tmp_path: Path) -> None:
         here.process.stdin.close()
         assert await here.process.wait() == 0
         await here.close()
+
+    asyncio.run(steps())
+
+
+def test_a_gateway_that_ends_in_order_writes_every_token_that_came(tmp_path: Path) -> None:
+    """Neither so many tokens nor so much time that it would have written them by itself."""
+
+    async def steps() -> None:
+        async with world(tmp_path, small_config(progress_tokens=1000, progress_s=600.0)) as here:
+            engine = await here.engine(InTurn(LONG, LONG))
+            engine.faults = ["hang:10", "hang:17"]
+            here.route(0)
+            asked = [asyncio.create_task(here.ask([USER], tools=TOOLS, execution=name)) for name in (EXECUTION, "train-0-0-1")]
+            await until(lambda: here.tokens().get("sampled") == 27, "both calls have tokens")
+            assert not output_ids(here) and not output_ids(here, "train-0-0-1/0")
+            await here.gateway.close()
+            assert sorted([output_ids(here), output_ids(here, "train-0-0-1/0")]) == [LONG[:10], LONG[:17]]
+            for task in asked:
+                task.cancel()
+            await asyncio.gather(*asked, return_exceptions=True)
+            await here.start(incarnation=2)
+            assert here.tokens()["sampled"] == 27
 
     asyncio.run(steps())

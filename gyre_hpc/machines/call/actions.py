@@ -81,6 +81,10 @@ class Cancel(msgspec.Struct, frozen=True):
     life: int = 0
 
 
+class Leaving(msgspec.Struct, frozen=True):
+    """This process ends in order: what it was told before, it was told last."""
+
+
 class Left(msgspec.Struct, frozen=True):
     """The client closed the connection before its answer was complete."""
 

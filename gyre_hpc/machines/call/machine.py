@@ -22,10 +22,10 @@ from gyre_hpc.machines.base import (
     TimerFired,
 )
 from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sampling, stored
-from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Left, MeasureCpu, Retrieve
+from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Leaving, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.lives import is_over
-from gyre_hpc.machines.call.progress import flush
+from gyre_hpc.machines.call.progress import flush, flush_received
 from gyre_hpc.machines.call.restart import restarted
 from gyre_hpc.machines.call.settings import GatewaySettings
 from gyre_hpc.machines.call.shard import Shard, split_key
@@ -100,6 +100,9 @@ class GatewayMachine(Machine):
                 self._inquiry(message)
             case Table():
                 self._table(message)
+            case Leaving():
+                for live in self._shard.live.values():
+                    flush_received(self._shard, live)
 
     def _inquiry(self, message: Retrieve | Forget | Cancel) -> None:
         if over := is_over(self._shard, message):

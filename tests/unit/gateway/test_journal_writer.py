@@ -141,6 +141,33 @@ def test_a_failed_write_fails_what_waits_behind_it_and_leaves_no_half(tmp_path: 
     assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(3))
 
 
+def test_a_writer_that_closes_writes_nothing_behind_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, goes_on = threading.Event(), threading.Event()
+
+    class Os:
+        def __getattr__(self, name: str) -> Any:
+            return sync if name == "fdatasync" else getattr(os, name)
+
+    def sync(fd: int) -> None:
+        begun.set()
+        goes_on.wait(20.0)
+        raise OSError(errno.EDQUOT, "quota")
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        await append(writer, record(0))
+        monkeypatch.setattr(journal_writer, "os", Os())
+        writer.append(ExecutionEnd("train-0-0-0", 1.0), lambda error: None)
+        while not begun.is_set():
+            await asyncio.sleep(0)
+        writer.append(record(2), lambda error: None)
+        goes_on.set()
+        writer.close()
+
+    asyncio.run(steps())
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0),)
+
+
 def test_where_nothing_can_be_cut_off_the_next_segment_takes_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Os:
         def __getattr__(self, name: str) -> Any:
