@@ -13,9 +13,9 @@ from gyre_hpc.cell.prompts import Prompts
 from gyre_hpc.config.pairs import prefiller_of, prefills
 from gyre_hpc.engines.base import Engine
 from gyre_hpc.engines.sglang.engine import SGLangEngine
-from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Bootstrap, Nodes
 from gyre_hpc.engines.sglang.prefill import Half
+from gyre_hpc.engines.sglang.site import Part
 from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.whole_file import write_whole

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Self
 
 from gyre_hpc.cell.world import Channel
-from gyre_hpc.config.place import scratch_folder
+from gyre_hpc.config.place import cache_folder, scratch_folder
 from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.lifetime import SUPERVISOR_PID
@@ -67,6 +68,22 @@ def meet(place: Place, channel: Channel | None, interface: str, deadline_s: floa
     else:
         address = channel.receive(0, deadline_s).decode()
     return Nodes(number=place.node, count=place.num_nodes, address=address)
+
+
+def server_site(birth: Birth, place: Place, nodes: Nodes, part: Part = Part.whole, bootstrap_port: int = 0) -> Site:
+    """Of the server on this node."""
+    config = birth.config
+    return Site(
+        folder=server_folder(birth, nodes),
+        cache=cache_folder(config),
+        world=place.world,
+        nodes=nodes,
+        interface=config.network.interface,
+        part=part,
+        bootstrap_port=bootstrap_port,
+        root_pid=root_pid(),
+        log=server_log(birth, nodes),
+    )
 
 
 def server_folder(birth: Birth, nodes: Nodes) -> Path:

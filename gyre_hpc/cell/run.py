@@ -19,7 +19,7 @@ from gyre_hpc.cell.kv_rank import KvRank
 from gyre_hpc.cell.look import Looker
 from gyre_hpc.cell.micro_batches import MicroBatches
 from gyre_hpc.cell.pace import Pace
-from gyre_hpc.cell.place import Place, meet, root_pid, server_folder, server_log
+from gyre_hpc.cell.place import Place, meet, server_site
 from gyre_hpc.cell.rank import Rank
 from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.trainer_actions import TrainerActions
@@ -27,7 +27,6 @@ from gyre_hpc.cell.transfer_actions import TransferActions
 from gyre_hpc.cell.world import World, join_world
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.deadlines import switch_step_s
-from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind, TransportConfig
 from gyre_hpc.engines import create_engine, create_follower, create_server_part
 from gyre_hpc.engines.base import Engine
@@ -114,18 +113,8 @@ def make_follower(birth: Birth, place: Place, world: World) -> Rank:
 
 def server_part(birth: Birth, place: Place, nodes: Nodes) -> ServerPart:
     config = birth.config
-    holder = create_server_part(
-        config.engine,
-        model_config=config.model,
-        vocab_size=vocab_size(config),
-        world=place.world,
-        nodes=nodes,
-        folder=server_folder(birth, nodes),
-        cache=cache_folder(config),
-        root_pid=root_pid(),
-        log=server_log(birth, nodes),
-    )
-    return ServerPart(holder)
+    site = server_site(birth, place, nodes)
+    return ServerPart(create_server_part(config.engine, site, model_config=config.model, vocab_size=vocab_size(config)))
 
 
 def make_store(config: Config) -> HostSnapshotStore:
@@ -226,16 +215,9 @@ def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnap
     """The engine of the cell, not started."""
     config = birth.config
     tokenizer = create_chat_format(config.model).tokenizer
-    server: dict[str, Any] = {}
+    site = None
     if config.engine.kind is EngineKind.sglang:
-        server = {
-            "half": pairing.half,
-            "nodes": nodes,
-            "folder": server_folder(birth, nodes),
-            "cache": cache_folder(config),
-            "root_pid": root_pid(),
-            "log": server_log(birth, nodes),
-        }
+        site = server_site(birth, place, nodes, pairing.half.part, pairing.half.bootstrap_port)
     return create_engine(
         config.engine,
         model_config=config.model,
@@ -247,8 +229,8 @@ def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnap
         decode=tokenizer.decode,
         moves_kv=config.transport.kv != "none",
         ranks=world.engine if world else None,
-        world=place.world,
-        **server,
+        site=site,
+        prefill=pairing.half.prefill,
     )
 
 

@@ -11,7 +11,6 @@ ids_digest.py     hash of what an engine saw and produced
 page_table.py, conversations.py, kv_pages.py   keys and holders of prefix pages; whose they are; pages for other cells
 """
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gyre_hpc.config.schema import EngineConfig, EngineKind, ModelConfig
@@ -20,8 +19,8 @@ if TYPE_CHECKING:
     from gyre_hpc.engines.base import Engine
     from gyre_hpc.engines.embedded.follower import EngineFollower
     from gyre_hpc.engines.scripted import ScriptedAnswer
-    from gyre_hpc.engines.sglang.parts import Holder, Nodes
-    from gyre_hpc.engines.sglang.prefill import Half
+    from gyre_hpc.engines.sglang.parts import Holder, Prefill
+    from gyre_hpc.engines.sglang.site import Site
     from gyre_hpc.engines.stopping import Decode
     from gyre_hpc.engines.timed import Timer
     from gyre_hpc.models.tensor_ranks import TensorRanks
@@ -43,22 +42,15 @@ def create_engine(
     script: "ScriptedAnswer | None" = None,
     moves_kv: bool = False,
     ranks: "TensorRanks | None" = None,
-    world: int = 1,
-    nodes: "Nodes | None" = None,
-    folder: Path | None = None,
-    cache: Path | None = None,
-    root_pid: int | None = None,
-    log: Path | None = None,
-    half: "Half | None" = None,
+    site: "Site | None" = None,
+    prefill: "Prefill | None" = None,
 ) -> "Engine":
     """The engine of a cell's first rank. embedded needs `store`, timed needs `timer`. Raises UserError on an impossible size.
 
     decode: ids -> text, for stop strings; without it they are refused. script: the embedded engine's tokens, prescribed.
     moves_kv: its pages can go to other cells, and come from them. ranks: those that hold the embedded engine's model together;
-    the others follow (create_follower). sglang needs `store`, `folder` (node-local, of this cell in this attempt) and `cache`
-    (where its environment is); world: ranks of the cell, which its server divides the model among; nodes: where those are;
-    root_pid: the process whose end ends its server whatever becomes of the cell (default: the caller's parent);
-    log: what its server prints (default: in `folder`); half: what it is in a pair.
+    the others follow (create_follower). sglang needs `store` and `site`, where its server runs and its surface is; prefill: of the
+    decoding half of a pair, the other half.
     """
     match config.kind:
         case EngineKind.embedded:
@@ -82,32 +74,20 @@ def create_engine(
             )
         case EngineKind.sglang:
             from gyre_hpc.engines.sglang.build import create_sglang_engine
-            from gyre_hpc.engines.sglang.flags import Part
-            from gyre_hpc.engines.sglang.parts import Nodes as Here
-            from gyre_hpc.engines.sglang.prefill import Half as Alone
             from gyre_hpc.models.qwen3_config import from_model_config
 
-            assert store is not None and folder is not None and cache is not None, "a server has weights, a place and an environment"
+            assert store is not None and site is not None and site.interface == host, "a server has weights and a place"
             assert script is None, "SGLang draws its own tokens"
-            half = half or Alone(part=Part.whole)
             return create_sglang_engine(
                 config,
+                site,
                 model=from_model_config(model_config, vocab_size),
                 store=store,
                 run_token=run_token,
-                host=host,
                 port=port,
                 rank=rank,
-                world=world,
-                nodes=nodes or Here(),
-                folder=folder,
-                cache=cache,
                 decode=decode,
-                root_pid=root_pid,
-                log=log,
-                part=half.part,
-                bootstrap_port=half.bootstrap_port,
-                prefill=half.prefill,
+                prefill=prefill,
             )
         case EngineKind.timed:
             from gyre_hpc.engines.timed import TimedEngine
@@ -129,25 +109,13 @@ def create_engine(
             )
 
 
-def create_server_part(
-    config: EngineConfig,
-    *,
-    model_config: ModelConfig,
-    vocab_size: int,
-    world: int,
-    nodes: "Nodes",
-    folder: Path,
-    cache: Path,
-    root_pid: int,
-    log: Path,
-) -> "Holder":
-    """sglang: the part of the cell's server on another node than the first, held by that node's first rank. Arguments as of create_engine."""
+def create_server_part(config: EngineConfig, site: "Site", *, model_config: ModelConfig, vocab_size: int) -> "Holder":
+    """sglang: the part of the cell's server on another node than the first, held by that node's first rank."""
     from gyre_hpc.engines.sglang.build import create_server
     from gyre_hpc.models.qwen3_config import from_model_config
 
-    assert config.kind is EngineKind.sglang and nodes.number > 0
-    model = from_model_config(model_config, vocab_size)
-    return create_server(config, model=model, world=world, nodes=nodes, folder=folder, cache=cache, root_pid=root_pid, log=log)
+    assert config.kind is EngineKind.sglang and site.nodes.number > 0
+    return create_server(config, site, model=from_model_config(model_config, vocab_size))
 
 
 def create_follower(

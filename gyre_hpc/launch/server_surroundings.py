@@ -7,8 +7,9 @@ from gyre_hpc.config.engine_schema import Device, SGLangConfig, SGLangKV
 from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.engines.sglang.environment import choose_device, find
-from gyre_hpc.engines.sglang.flags import Part, create_launch
-from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER, Nodes
+from gyre_hpc.engines.sglang.flags import create_launch
+from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER
+from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.errors import UserError
 from gyre_hpc.supervisor.devices import devices_here
 
@@ -24,20 +25,19 @@ def check_server(config: Config) -> None:
     if sglang.launcher and not Path(sglang.launcher).expanduser().is_file():
         raise UserError("engine.sglang.launcher", sglang.launcher, "is no file; name a Python program that starts SGLang, or leave it out")
     # Flags that cannot be are told now, not by every cell; and before somebody installs gigabytes for them.
+    cache = cache_folder(config)
+    part = Part.prefill if sglang.kv is SGLangKV.pd else Part.whole
     create_launch(
         config.engine,
+        Site(folder=Path("server"), cache=cache, world=config.cluster.ranks_per_cell, part=part),
         max_context=config.model.max_context,
         model_folder=Path("model"),
-        world=config.cluster.ranks_per_cell,
-        nodes=Nodes(),
         device=device,
         python=Path("python"),
         program=(),
-        folder=Path("server"),
         inherited={},
-        part=Part.prefill if sglang.kv is SGLangKV.pd else Part.whole,
     )
-    find(sglang, cache_folder(config), device)
+    find(sglang, cache, device)
     _check_scratch(config)
 
 

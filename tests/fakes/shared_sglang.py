@@ -16,9 +16,10 @@ from gyre_hpc.engines.sglang.build import launch_here
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.memory import ServerMemory
-from gyre_hpc.engines.sglang.parts import Holder, Launch, Nodes
+from gyre_hpc.engines.sglang.parts import Holder, Launch
 from gyre_hpc.engines.sglang.predecessor import end_predecessor
 from gyre_hpc.engines.sglang.server import Server
+from gyre_hpc.engines.sglang.site import Site
 from gyre_hpc.engines.sglang.weights import new_sender
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.models.qwen3_config import Qwen3Config
@@ -69,7 +70,7 @@ def new_engine(
 def _launch(model: Qwen3Config) -> Launch:
     """Made once: pytest's variables differ from test to test."""
     config = EngineConfig(page_size=8, kv_tokens=16384, max_batch=8, prefill_chunk=64, sglang=sglang_config())
-    return launch_here(config, model=model, world=1, nodes=Nodes(), folder=_folder() / "s", cache=Path("/nonexistent"))
+    return launch_here(config, Site(folder=_folder() / "s", cache=Path("/nonexistent")), model=model)
 
 
 @functools.cache

@@ -21,9 +21,9 @@ from gyre_hpc.engines.sglang import build
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.environment import python_of
-from gyre_hpc.engines.sglang.flags import Part
-from gyre_hpc.engines.sglang.parts import Address, Nodes
+from gyre_hpc.engines.sglang.parts import Address
 from gyre_hpc.engines.sglang.prefill import Peer
+from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.ports import listen
 from tests.fakes.engine_rig import MODEL, PARAMS, TOKEN, V0
 from tests.fakes.memory_store import MemoryStore
@@ -95,7 +95,7 @@ async def pair() -> AsyncIterator[Pair]:
             yield Pair(prefill=prefill, decode=decode, session=session)
 
 
-async def _side(stack: AsyncExitStack, folder: Path, *, part: Part, **more: Any) -> Side:
+async def _side(stack: AsyncExitStack, folder: Path, *, part: Part, bootstrap_port: int = 0, prefill: Peer | None = None) -> Side:
     seen: list[Address] = []
 
     def connect(address: Address) -> Client:
@@ -106,20 +106,20 @@ async def _side(stack: AsyncExitStack, folder: Path, *, part: Part, **more: Any)
         patch.setattr(build, "Client", connect)
         engine = build.create_sglang_engine(
             _config(),
+            Site(
+                folder=folder / part.value[0],
+                cache=Path("/nonexistent"),
+                part=part,
+                bootstrap_port=bootstrap_port,
+                root_pid=os.getpid(),
+            ),
             model=MODEL,
             store=MemoryStore(PARAMS),
             run_token=TOKEN,
-            host=HOST,
             port=0,
             rank=0,
-            world=1,
-            nodes=Nodes(),
-            folder=folder / part.value[0],
-            cache=Path("/nonexistent"),
             decode=None,
-            part=part,
-            root_pid=os.getpid(),
-            **more,
+            prefill=prefill,
         )
         stack.push_async_callback(engine.close)
         url = await engine.start()

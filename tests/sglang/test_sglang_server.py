@@ -21,6 +21,7 @@ from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
+from gyre_hpc.engines.sglang.site import Site
 from gyre_hpc.observability.process_tree import Process, identify, is_alive
 from tests.fakes.server_stage import ServerStage, living, process_of, run, stage, until
 from tests.sglang.models import tiny_config
@@ -34,14 +35,12 @@ def launch(here: ServerStage, sglang: SGLangConfig, nodes: Nodes | None = None, 
     sglang.flags = flags
     return create_launch(
         EngineConfig(kind=EngineKind.sglang, kv_tokens=KV_TOKENS, sglang=sglang),
+        Site(folder=here.folder, cache=here.root, world=nodes.count, nodes=nodes),
         max_context=MAX_CONTEXT,
         model_folder=write_model_folder(here.root / "m", tiny_config(max_context=MAX_CONTEXT), dtype="float32"),
-        world=nodes.count,
-        nodes=nodes,
         device=Device.cpu,
         python=python_of(Path(sglang.environment)),
         program=(sglang.launcher,),
-        folder=here.folder,
         inherited=os.environ,
     )
 

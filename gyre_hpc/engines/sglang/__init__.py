@@ -3,6 +3,7 @@
 parts.py          what the files of this room are to one another
 environment.py    its Python environment: where it is, how it is made
 model_folder.py   what it is told of the model: a Hugging Face folder without weights
+site.py           where and as what it runs
 flags.py          how it is started
 keeper.py         the process that holds a server: outlives the cell's leader for a while, never the run
 guard.py          the process between keeper and server: ends the whole tree

@@ -8,12 +8,13 @@ from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, Weight
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find
-from gyre_hpc.engines.sglang.flags import LOOPBACK, Part, create_launch, dtype_of
+from gyre_hpc.engines.sglang.flags import create_launch, dtype_of
 from gyre_hpc.engines.sglang.memory import ServerMemory
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
-from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, Prefill, Upstream
+from gyre_hpc.engines.sglang.parts import Address, Launch, Prefill, Upstream
 from gyre_hpc.engines.sglang.prefill import Paired
 from gyre_hpc.engines.sglang.server import Server
+from gyre_hpc.engines.sglang.site import Site
 from gyre_hpc.engines.sglang.weights import new_sender
 from gyre_hpc.engines.stopping import Decode
 from gyre_hpc.errors import UserError
@@ -27,47 +28,25 @@ _END_S = 4.0
 
 def create_sglang_engine(
     config: EngineConfig,
+    site: Site,
     *,
     model: Qwen3Config,
     store: SnapshotStore,
     run_token: str,
-    host: str,
     port: int,
     rank: int,
-    world: int,
-    nodes: Nodes,
-    folder: Path,
-    cache: Path,
     decode: Decode | None,
-    part: Part = Part.whole,
-    bootstrap_port: int = 0,
     prefill: Prefill | None = None,
-    root_pid: int | None = None,
-    log: Path | None = None,
 ) -> SGLangEngine:
     """The engine of a cell's first rank. Raises UserError when SGLang's environment is missing, or the configuration cannot be.
 
-    folder: node-local, the same for every incarnation of this cell (a server is found there again), at most 60 bytes long.
-    host: of our own surface, and where the other half of a pair reaches this node. root_pid, log: see create_server.
-    part, bootstrap_port, prefill: with engine.sglang.kv=pd, which half of a pair this cell is, where the prefilling half is found, and,
-    for the other one, that half.
+    prefill: of the decoding half of a pair (engine.sglang.kv=pd), the other half.
     """
-    device, dtype = choose_device(config.sglang.device), dtype_of(config, choose_device(config.sglang.device))
+    nodes, device = site.nodes, choose_device(config.sglang.device)
+    dtype = dtype_of(config, device)
     if nodes.count > 1 and config.sglang.weights is WeightRoute.disk:
         raise UserError("engine.sglang.weights", "disk", "set group: the cell's nodes do not see one another's scratch folder")
-    server = create_server(
-        config,
-        model=model,
-        world=world,
-        nodes=nodes,
-        folder=folder,
-        cache=cache,
-        part=part,
-        bootstrap_port=bootstrap_port,
-        interface=host,
-        root_pid=root_pid,
-        log=log,
-    )
+    server = create_server(config, site, model=model)
 
     def connect(address: Address) -> Upstream:
         client = Client(address)
@@ -79,17 +58,17 @@ def create_sglang_engine(
         device=device,
         dtype=dtype,
         host=nodes.address.rpartition(":")[0] if nodes.count > 1 else "127.0.0.1",
-        world=world,
-        folder=folder / "weights",
+        world=site.world,
+        folder=site.folder / "weights",
     )
     engine = SGLangEngine(
         holder=server,
         connect=connect,
         sender=sender,
-        memory=ServerMemory(server, device, rank=rank, num_local=world // nodes.count),
+        memory=ServerMemory(server, device, rank=rank, num_local=site.world // nodes.count),
         store=store,
         run_token=run_token,
-        host=host,
+        host=site.interface,
         port=port,
         max_context=model.max_context,
         vocab_size=model.vocab_size,
@@ -111,79 +90,37 @@ def create_sglang_engine(
     return engine
 
 
-def create_server(
-    config: EngineConfig,
-    *,
-    model: Qwen3Config,
-    world: int,
-    nodes: Nodes,
-    folder: Path,
-    cache: Path,
-    part: Part = Part.whole,
-    bootstrap_port: int = 0,
-    interface: str = LOOPBACK,
-    root_pid: int | None = None,
-    log: Path | None = None,
-) -> Server:
-    """Of one node of a cell: on the first it is the engine's, on the others their first rank holds it. Raises UserError.
-
-    root_pid: the process whose end ends the server whatever becomes of the cell; default: this one's parent.
-    log: what the server prints; default: in `folder`."""
-    sglang = config.sglang
+def create_server(config: EngineConfig, site: Site, *, model: Qwen3Config) -> Server:
+    """Of one node of a cell: on the first it is the engine's, on the others their first rank holds it. Raises UserError."""
+    sglang, nodes = config.sglang, site.nodes
     if nodes.count > 1 and sglang.kv is SGLangKV.pd:
         raise UserError(
             "engine.sglang.kv", "pd", f"cells of one node make pairs, this one has {nodes.count}; set none, or fewer ranks_per_cell"
         )
     return Server(
-        launch_here(
-            config,
-            model=model,
-            world=world,
-            nodes=nodes,
-            folder=folder,
-            cache=cache,
-            part=part,
-            bootstrap_port=bootstrap_port,
-            interface=interface,
-        ),
+        launch_here(config, site, model=model),
         start_deadline_s=sglang.start_deadline_s,
         orphan_s=sglang.orphan_s,
-        root_pid=root_pid,
+        root_pid=site.root_pid,
         is_first=nodes.number == 0,
         end_s=_END_S,
-        log=log,
+        log=site.log,
     )
 
 
-def launch_here(
-    config: EngineConfig,
-    *,
-    model: Qwen3Config,
-    world: int,
-    nodes: Nodes,
-    folder: Path,
-    cache: Path,
-    part: Part = Part.whole,
-    bootstrap_port: int = 0,
-    interface: str = LOOPBACK,
-) -> Launch:
+def launch_here(config: EngineConfig, site: Site, *, model: Qwen3Config) -> Launch:
     """How this node's server is started from this process; writes its model folder. Raises UserError."""
     device = choose_device(config.sglang.device)
     launcher = config.sglang.launcher
     return create_launch(
         config,
+        site,
         max_context=model.max_context,
-        model_folder=write_model_folder(folder / "model", model, dtype=dtype_of(config, device)),
-        world=world,
-        nodes=nodes,
+        model_folder=write_model_folder(site.folder / "model", model, dtype=dtype_of(config, device)),
         device=device,
-        python=find(config.sglang, cache, device),
+        python=find(config.sglang, site.cache, device),
         program=(str(Path(launcher).expanduser().resolve()),) if launcher else _PROGRAM,
-        folder=folder,
         inherited=os.environ,
-        part=part,
-        bootstrap_port=bootstrap_port,
-        interface=interface,
     )
 
 

@@ -4,14 +4,14 @@ Order of power: what our protocol with the server depends on (a user's flag of t
 the rest of the configuration says. A name that SGLang does not know is refused by SGLang itself, at the start of the server.
 """
 
-import enum
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV
-from gyre_hpc.engines.sglang.parts import Launch, Nodes
+from gyre_hpc.engines.sglang.parts import Launch
+from gyre_hpc.engines.sglang.site import LOOPBACK, Part, Site
 from gyre_hpc.engines.sglang.watch import ANSWER_S
 from gyre_hpc.errors import UserError
 
@@ -19,52 +19,35 @@ CONTEXT_MARGIN = 8
 """SGLang ends answers so many tokens before its context does; with it, its limits are exactly model.max_context."""
 
 
-LOOPBACK = "127.0.0.1"
-
-
-class Part(enum.Enum):
-    """Of a server in prefill-decode disaggregation (engine.sglang.kv=pd); the values are SGLang's."""
-
-    whole = "null"
-    prefill = "prefill"
-    decode = "decode"
-
-
 def create_launch(
     config: EngineConfig,
+    site: Site,
     *,
     max_context: int,
     model_folder: Path,
-    world: int,
-    nodes: Nodes,
     device: Device,
     python: Path,
     program: tuple[str, ...],
-    folder: Path,
     inherited: Mapping[str, str],
-    part: Part = Part.whole,
-    bootstrap_port: int = 0,
-    interface: str = LOOPBACK,
 ) -> Launch:
-    """The server of this node of a cell of `world` ranks.
+    """The server of one site.
 
-    device: cpu or cuda, `auto` being decided. folder: of the server, see Launch. inherited: environment of the process that asks.
-    part: of a pair of cells with kv=pd; `bootstrap_port` is where the prefilling one is found, at this node's address `interface`.
+    device: cpu or cuda, `auto` being decided. inherited: environment of the process that asks.
     Raises UserError naming the key of engine.sglang that cannot be.
     """
     assert device is not Device.auto
     # SGLang has one flag for its API, which has a key, and its bootstrap server, which the other half must reach.
-    host = interface if part is Part.prefill else LOOPBACK
-    flags = _chosen(config, max_context, model_folder, world, nodes, device) | {"host": host}
-    flags |= _of_kv(config, device, part, bootstrap_port)
+    host = site.interface if site.part is Part.prefill else LOOPBACK
+    flags = _chosen(config, max_context, model_folder, site, device) | {"host": host}
+    flags |= _of_kv(config, device, site)
     return Launch(
         python=python,
         program=program,
         flags=_as_arguments(_with_users(flags, config.sglang.flags)),
-        environ=_environment(config, device, part, folder, inherited, interface),
-        folder=folder,
+        environ=_environment(config, device, site, inherited),
+        folder=site.folder,
         host=host,
-        bootstrap_port=bootstrap_port if part is Part.prefill else 0,
+        bootstrap_port=site.bootstrap_port if site.part is Part.prefill else 0,
     )
 
 
@@ -116,14 +99,15 @@ _ALIASES = {
 """SGLang's other names of protected flags."""
 
 
-def _chosen(config: EngineConfig, max_context: int, model: Path, world: int, nodes: Nodes, device: Device) -> _Flags:
+def _chosen(config: EngineConfig, max_context: int, model: Path, site: Site, device: Device) -> _Flags:
+    nodes = site.nodes
     flags: _Flags = {
         "model-path": str(model),
         "load-format": "dummy",
         "skip-tokenizer-init": True,
         "device": device.value,
         "dtype": dtype_of(config, device),
-        "tp-size": world,
+        "tp-size": site.world,
         "context-length": max_context + CONTEXT_MARGIN,
         "incremental-streaming-output": True,
         "stream-interval": config.sglang.stream_tokens,
@@ -156,7 +140,7 @@ _ON_CPU: _Flags = {
 }
 
 
-def _of_kv(config: EngineConfig, device: Device, part: Part, bootstrap_port: int) -> _Flags:
+def _of_kv(config: EngineConfig, device: Device, site: Site) -> _Flags:
     """What becomes of KV beyond this server."""
     if config.keep_kv and config.sglang.kv is not SGLangKV.none:
         remedy = f"set it to false with engine.sglang.kv={config.sglang.kv.value}: how old KV is does not travel with it"
@@ -177,10 +161,10 @@ def _of_kv(config: EngineConfig, device: Device, part: Part, bootstrap_port: int
                 flags["hicache-storage-backend-extra-config"] = dict(config.sglang.storage_config)
             return flags
         case SGLangKV.pd:
-            assert part is not Part.whole, "with kv=pd every cell is one half of a pair"
-            flags = {"disaggregation-mode": part.value, "disaggregation-transfer-backend": "mooncake"}
-            if part is Part.prefill:
-                return flags | {"disaggregation-bootstrap-port": bootstrap_port}
+            assert site.part is not Part.whole, "with kv=pd every cell is one half of a pair"
+            flags = {"disaggregation-mode": site.part.value, "disaggregation-transfer-backend": "mooncake"}
+            if site.part is Part.prefill:
+                return flags | {"disaggregation-bootstrap-port": site.bootstrap_port}
             # A backup of retracted calls would want a HiCache pool; they go on from their tokens instead.
             return flags | {"disaggregation-decode-retraction-backup": "none", "disaggregation-decode-enable-radix-cache": True}
 
@@ -222,9 +206,7 @@ _OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
 """They differ from start to start and mean nothing to a server: with them no successor's launch would be equal."""
 
 
-def _environment(
-    config: EngineConfig, device: Device, part: Part, folder: Path, inherited: Mapping[str, str], interface: str
-) -> dict[str, str]:
+def _environment(config: EngineConfig, device: Device, site: Site, inherited: Mapping[str, str]) -> dict[str, str]:
     dropped = _TORCHRUN | _OTHER_PYTHON | _OF_A_SHELL
     environ = {
         name: value for name, value in inherited.items() if name not in dropped and not name.startswith((*_TORCHRUN_BEGINNINGS, "GYRE_"))
@@ -243,13 +225,13 @@ def _environment(
         # Otherwise /health_generate says after 20 s that it is not well, in the midst of a long step.
         "SGLANG_HEALTH_CHECK_TIMEOUT": str(int(ANSWER_S)),
     }
-    if part is not Part.whole and device is Device.cpu:
+    if site.part is not Part.whole and device is Device.cpu:
         # Sending a cached prefix while the rest is computed waits for CUDA's events: it would end the server.
         environ |= {"MC_FORCE_TCP": "1", "MOONCAKE_PROTOCOL": "tcp", "SGLANG_DISAGG_PREFILL_EARLY_SEND_CACHED_PREFIX": "false"}
-    if part is not Part.whole and interface != LOOPBACK:
+    if site.part is not Part.whole and site.interface != LOOPBACK:
         # Otherwise KV goes by the first network device that SGLang finds.
-        environ["SGLANG_HOST_IP"] = interface
+        environ["SGLANG_HOST_IP"] = site.interface
     environ |= config.sglang.environ
     # Its sockets lie there, and their paths must be short.
-    environ["TMPDIR"] = str(folder / "tmp")
+    environ["TMPDIR"] = str(site.folder / "tmp")
     return environ

@@ -20,8 +20,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Bootstrap, Chunk, NotAnswered, Prefill, Refused, ServerLost, Upstream
+from gyre_hpc.engines.sglang.site import Part
 from gyre_hpc.errors import GyreError
 
 

@@ -8,8 +8,8 @@ from gyre_hpc.cell.half import Pairing
 from gyre_hpc.config.engine_schema import EngineConfig, EngineKind, SGLangConfig, SGLangKV
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import ClusterConfig, Config, PathsConfig
-from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.engines.sglang.site import Part
 from gyre_hpc.ports import listen
 from gyre_hpc.shell.arguments import Birth
 

@@ -11,8 +11,8 @@ from gyre_hpc.config.schema import ModelConfig
 from gyre_hpc.engines.base import EngineCapabilities
 from gyre_hpc.engines.sglang.build import create_server, create_sglang_engine, launch_here
 from gyre_hpc.engines.sglang.engine import SGLangEngine
-from gyre_hpc.engines.sglang.flags import Part
 from gyre_hpc.engines.sglang.parts import Nodes
+from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.errors import UserError
 from gyre_hpc.models.qwen3_config import from_model_config
 from tests.fakes.memory_store import MemoryStore
@@ -40,16 +40,12 @@ def build() -> Iterator[Build]:
         def built(config: EngineConfig, nodes: Nodes | None = None) -> SGLangEngine:
             return create_sglang_engine(
                 config,
+                Site(folder=Path(folder), cache=Path("/nonexistent"), world=2, nodes=nodes or Nodes()),
                 model=MODEL,
                 store=MemoryStore(),
                 run_token="token",
-                host="127.0.0.1",
                 port=0,
                 rank=0,
-                world=2,
-                nodes=nodes or Nodes(),
-                folder=Path(folder),
-                cache=Path("/nonexistent"),
                 decode=None,
             )
 
@@ -89,11 +85,8 @@ def test_every_node_starts_its_part_of_one_server(environment: str, tmp_path: Pa
     launches = [
         launch_here(
             config,
+            Site(folder=tmp_path / str(number), cache=tmp_path, world=2, nodes=Nodes(number=number, count=2, address="node-0:4000")),
             model=MODEL,
-            world=2,
-            nodes=Nodes(number=number, count=2, address="node-0:4000"),
-            folder=tmp_path / str(number),
-            cache=tmp_path,
         )
         for number in range(2)
     ]
@@ -104,23 +97,20 @@ def test_every_node_starts_its_part_of_one_server(environment: str, tmp_path: Pa
         assert (tmp_path / str(number) / "model" / "config.json").is_file()
     alone = launch_here(
         EngineConfig(sglang=SGLangConfig(environment=environment, device=Device.cpu, kv=SGLangKV.pd)),
+        Site(folder=tmp_path, cache=tmp_path, part=Part.prefill, bootstrap_port=4001),
         model=MODEL,
-        world=1,
-        nodes=Nodes(),
-        folder=tmp_path,
-        cache=tmp_path,
-        part=Part.prefill,
-        bootstrap_port=4001,
     )
     assert alone.program == ("-m", "sglang.launch_server")
     with pytest.raises(UserError, match="cells of one node make pairs"):
         create_server(
             EngineConfig(sglang=SGLangConfig(environment=environment, device=Device.cpu, kv=SGLangKV.pd)),
+            Site(
+                folder=tmp_path,
+                cache=tmp_path,
+                world=2,
+                nodes=Nodes(number=1, count=2, address="node-0:4000"),
+                part=Part.prefill,
+            ),
             model=MODEL,
-            world=2,
-            nodes=Nodes(number=1, count=2, address="node-0:4000"),
-            folder=tmp_path,
-            cache=tmp_path,
-            part=Part.prefill,
         )
     assert "--disaggregation-mode prefill" in " ".join(alone.flags) and "--disaggregation-bootstrap-port 4001" in " ".join(alone.flags)

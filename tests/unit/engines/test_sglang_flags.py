@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, EngineKind, SGLangConfig, SGLangKV
-from gyre_hpc.engines.sglang.flags import Part, create_launch
+from gyre_hpc.engines.sglang.flags import create_launch
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Launch, Nodes
+from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.engines.sglang.watch import ANSWER_S
 from gyre_hpc.errors import UserError
 from gyre_hpc.models.qwen3_config import Qwen3Config, read_config
@@ -33,18 +34,21 @@ def launch(
 ) -> Launch:
     return create_launch(
         EngineConfig(kind=EngineKind.sglang, deterministic=deterministic, keep_kv=keep_kv, sglang=SGLangConfig(**sglang)),
+        Site(
+            folder=Path("/s"),
+            cache=Path("/c"),
+            world=world,
+            nodes=nodes or Nodes(),
+            part=part,
+            bootstrap_port=9000,
+            interface=interface,
+        ),
         max_context=2048,
         model_folder=Path("/m"),
-        world=world,
-        nodes=nodes or Nodes(),
         device=device,
         python=Path("/e/bin/python"),
         program=("-m", "sglang.launch_server"),
-        folder=Path("/s"),
         inherited=inherited or {},
-        part=part,
-        bootstrap_port=9000,
-        interface=interface,
     )
 
 
