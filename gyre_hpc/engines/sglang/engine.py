@@ -72,8 +72,7 @@ class SGLangEngine(ServedEngine):
         self._upstream: Upstream | None = None
         self._attempts: Attempts | None = None
         self._watch: Watch | None = None
-        self._is_awake = False
-        self._num_total_tokens = 0
+        self._is_awake, self._num_total_tokens = False, 0
         self._changing = asyncio.Lock()
 
     async def start(self) -> str:
@@ -93,11 +92,16 @@ class SGLangEngine(ServedEngine):
         self._watch = Watch(num_heard=self._num_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
         self._watch.start()
         await self._attempts.halt("asleep")
-        self._num_total_tokens = int((await upstream.info())["max_total_num_tokens"])
-        if self._holder.was_adopted:
+        noted = self._holder.noted if self._holder.was_adopted else ""
+        if noted:
+            # Should it not do what is asked of it now, the next of us is to start another one.
+            self._holder.note("changing")
             await upstream.abort_all()
+        self._num_total_tokens = int((await upstream.info())["max_total_num_tokens"])
         await self._sender.join(upstream)
-        if not self._holder.was_adopted or self._holder.noted != "asleep":
+        if noted == "asleep":
+            self._holder.note(noted)
+        else:
             await self._release()
         return await super().start()
 
@@ -154,15 +158,11 @@ class SGLangEngine(ServedEngine):
                         await self._idle()
                     async with self._change("awake"):
                         await self._sender.send(self._server, version, tensors, flush=not self._keep_kv)
-                    self._now_serving(version)
+                    self._calls.label = Label(version=version, oldest=self._calls.label.oldest if self._keep_kv else version)
+                    if not self._keep_kv:
+                        self._calls.retracted()
                 finally:
                     self._calls.go_on("update")
-
-    def _now_serving(self, version: Version) -> None:
-        oldest = self._calls.label.oldest if self._keep_kv else version
-        self._calls.label = Label(version=version, oldest=oldest)
-        if not self._keep_kv:
-            self._calls.retracted()
 
     async def _release(self) -> None:
         # A request to a server without memory would end it: should one be taken now, it waits until the server wakes.

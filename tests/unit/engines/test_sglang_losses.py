@@ -66,6 +66,33 @@ def test_a_server_that_is_lost_in_the_midst_of_a_change_stays_so() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("noted", ["asleep", "awake"])
+def test_a_server_found_running_that_does_not_do_what_it_is_asked_is_adopted_by_nobody_again(noted: str) -> None:
+    async def main() -> None:
+        one = Bench(noted)
+
+        async def hangs(upstream: Any) -> None:
+            raise ServerLost("/init_weights_update_group: TimeoutError")
+
+        one.sender.join = hangs  # type: ignore[method-assign]
+        with pytest.raises(ServerLost, match="init_weights_update_group"):
+            await one.engine.start()
+        assert one.holder.states == ["changing"], "each further incarnation would wait for it in vain"
+        await one.engine.close()
+
+    asyncio.run(main())
+
+
+def test_a_server_found_asleep_is_noted_as_such_again() -> None:
+    async def main() -> None:
+        one = Bench("asleep")
+        await one.engine.start()
+        assert one.holder.states == ["changing", "asleep"]
+        await one.engine.close()
+
+    asyncio.run(main())
+
+
 def test_a_wake_whose_figures_were_lost_may_be_asked_for_again() -> None:
     async def test(one: Bench) -> None:
         call = one.ask(20)
