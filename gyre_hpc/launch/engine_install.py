@@ -5,6 +5,7 @@ until then; two installs of the same one follow each other; an interrupted or fa
 swept by the next. Its programs name the folder where it stands, not the one it was made in.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -55,6 +56,7 @@ def install(device: Device, cache: Path, say: Say) -> Path:
         if environment.is_complete(folder, device):
             say(f"sglang {environment.VERSION} for {device.value} is installed in {folder}")
             return folder
+        _check_room(folder.parent, device)
         started = monotonic_s()
         python = _interpreter()
         say(f"sglang {environment.VERSION} for {device.value}: licence Apache-2.0, {_size(device)}, with {python}")
@@ -106,6 +108,13 @@ def _told(folder: Path, device: Device | None) -> Installation:
 def _size(device: Device | None) -> str:
     known = environment.MEGABYTES.get(device) if device else None
     return f"~{known} MB" if known else "never measured"
+
+
+def _check_room(above: Path, device: Device) -> None:
+    """Now, not after minutes of fetching. Raises OSError."""
+    free, wanted = shutil.disk_usage(above).free, environment.MEGABYTES.get(device, 0)
+    if free < wanted * 1e6:
+        raise OSError(errno.ENOSPC, f"about {wanted} MB are needed, {free / 1e6:.0f} MB are free", str(above))
 
 
 def _interpreter() -> Path:

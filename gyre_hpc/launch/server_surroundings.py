@@ -1,16 +1,18 @@
 """What engine=sglang needs of this machine: something that computes, GPUs for all cells, flags it will take, its environment, short paths."""
 
 import os
+import sys
 from pathlib import Path
 
 from gyre_hpc.config.engine_schema import Device, SGLangConfig, SGLangKV
 from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import ClusterKind, Config
-from gyre_hpc.engines.sglang.environment import choose_device, find
+from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find, version_in
 from gyre_hpc.engines.sglang.flags import create_launch
 from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER
 from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.errors import UserError
+from gyre_hpc.launch.telling import tell
 from gyre_hpc.supervisor.devices import devices_here
 
 _BELOW_SCRATCH = len("/gyre--") + 10
@@ -37,8 +39,24 @@ def check_server(config: Config) -> None:
         program=(),
         inherited={},
     )
-    find(sglang, cache, device)
+    python = find(sglang, cache, device)
+    if sglang.environment:
+        _check_version(sglang, python)
     _check_scratch(config)
+
+
+def _check_version(sglang: SGLangConfig, python: Path) -> None:
+    """Of an environment of somebody's own; a launcher may bring an SGLang along that is not seen here."""
+    version = version_in(python)
+    if not version and not sglang.launcher:
+        raise UserError(
+            "engine.sglang.environment",
+            sglang.environment,
+            f"there is no sglang in it; install sglang=={VERSION} there, or leave the key out and run: gyre engine install sglang",
+        )
+    if version not in ("", VERSION):
+        told = f"note: engine.sglang.environment={sglang.environment} holds sglang {version}; tried was {VERSION} alone"
+        tell(told, sys.stderr)
 
 
 def _check_devices(config: Config) -> None:

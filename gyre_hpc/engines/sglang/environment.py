@@ -20,6 +20,14 @@ STAMP = "gyre-pins.txt"
 MEGABYTES = {Device.cpu: 3300}
 """Disk it takes, about. cuda: never measured."""
 _ASK_DEADLINE_S = 20.0
+_ASK_VERSION = """
+import importlib.util as util
+from importlib import metadata
+try:
+    print(metadata.version("sglang") if util.find_spec("sglang") else "")
+except metadata.PackageNotFoundError:
+    print("unknown")
+"""
 
 
 def folder_of(cache: Path, device: Device) -> Path:
@@ -65,6 +73,20 @@ def find(config: SGLangConfig, cache: Path, device: Device) -> Path:
         return python_of(folder)
     what = f"its environment in {folder} is that of another gyre_hpc" if folder.exists() else f"there is no environment for it in {folder}"
     raise UserError("engine", "sglang", f"{what}; run: gyre engine install sglang --device {device.value} --cache {cache}")
+
+
+def version_in(python: Path) -> str:
+    """Of the SGLang that this interpreter would import; "unknown" where it does not declare one, empty where there is none. Asked of the
+    interpreter itself: only it knows its paths. Raises UserError when it cannot be asked."""
+    # As a server sees it: not through our own paths, nor where we stand.
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    ask, deadline_s = [str(python), "-c", _ASK_VERSION], _ASK_DEADLINE_S
+    try:
+        asked = subprocess.run(ask, capture_output=True, text=True, check=True, cwd="/", env=environ, timeout=deadline_s)
+    except (OSError, subprocess.SubprocessError) as error:
+        words = (getattr(error, "stderr", None) or str(error)).strip().splitlines()
+        raise UserError("engine.sglang.environment", str(python.parents[1]), f"its bin/python does not work ({words[-1]})") from error
+    return asked.stdout.strip()
 
 
 def choose_device(device: Device) -> Device:

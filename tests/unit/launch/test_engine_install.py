@@ -2,12 +2,14 @@
 
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -165,6 +167,16 @@ def test_a_failed_install_says_why_and_leaves_nothing(tmp_path: Path, fake: Put,
     assert left(tmp_path) == []
     if "echo" in pip:
         assert pip.split("'")[1] in said[-1]
+
+
+def test_too_little_room_is_said_before_anything_is_fetched(
+    tmp_path: Path, fake: Put, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    calls = fake(GOOD)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=500_000_000))
+    assert run(["engine", "install", "sglang", "--device", "cpu", "--cache", str(tmp_path)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--cache=" in line and "3300 MB are needed, 500 MB are free" in line and not calls.exists() and left(tmp_path) == []
 
 
 @pytest.mark.parametrize(("sig", "leaves"), [(signal.SIGINT, False), (signal.SIGKILL, True)])

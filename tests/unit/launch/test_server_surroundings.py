@@ -9,15 +9,23 @@ import pytest
 from gyre_hpc.config.engine_schema import Device, EngineKind, SGLangKV
 from gyre_hpc.config.schema import Config, PathsConfig
 from gyre_hpc.config.validate import value_of
+from gyre_hpc.engines.sglang.environment import VERSION, version_in
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.surroundings import check_surroundings
 
 
-def config_for(root: Path, **values: object) -> Config:
-    """SGLang on CPU in an environment that is there."""
+def environment(root: Path, said: str) -> Path:
+    """Its Python answers whatever it is asked by these lines of a shell."""
     python = root / "environment" / "bin" / "python"
     python.parent.mkdir(parents=True, exist_ok=True)
-    python.symlink_to(sys.executable)
+    python.write_text(f"#!/bin/sh\n{said}\n")
+    python.chmod(0o755)
+    return root / "environment"
+
+
+def config_for(root: Path, **values: object) -> Config:
+    """SGLang on CPU in an environment that is there."""
+    environment(root, f"echo {VERSION}")
     config = Config(paths=PathsConfig(run=str(root / "run"), cache=str(root / "cache"), scratch="/tmp"))
     config.engine.kind, config.engine.sglang.device = EngineKind.sglang, Device.cpu
     config.engine.sglang.environment = str(root / "environment")
@@ -64,8 +72,8 @@ def test_a_cpu_is_refused_unless_somebody_names_an_sglang_that_computes_there(
     assert (caught.value.field, caught.value.value) == ("engine.sglang.device", device.value)
     assert re.search(remedy, caught.value.remedy)
     assert "engine=embedded" in caught.value.remedy
-    monkeypatch.setattr("gyre_hpc.launch.server_surroundings.find", lambda config, cache, device: Path("python"))
     check_surroundings(config_for(tmp_path / "named", engine__sglang__device=device))
+    monkeypatch.setattr("gyre_hpc.launch.server_surroundings.find", lambda config, cache, device: Path("python"))
     check_surroundings(config_for(tmp_path / "started", engine__sglang__environment="", engine__sglang__launcher=__file__))
 
 
@@ -84,6 +92,49 @@ def test_every_cell_has_gpus_of_its_own_unless_one_is_named_several_times(
         assert caught.value.field == field
     else:
         check_surroundings(config)
+
+
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("echo", "there is no sglang in it; install sglang==.* gyre engine install"),
+        ("echo broken >&2; exit 3", r"does not work \(broken\)"),
+    ],
+)
+def test_an_environment_of_ones_own_without_sglang_is_refused(tmp_path: Path, said: str, remedy: str):
+    config = config_for(tmp_path)
+    environment(tmp_path, said)
+    with pytest.raises(UserError, match=remedy) as caught:
+        check_surroundings(config)
+    assert caught.value.field == "engine.sglang.environment"
+
+
+def test_an_sglang_of_another_version_is_taken_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    config = config_for(tmp_path)
+    check_surroundings(config)
+    assert not capsys.readouterr().err
+    environment(tmp_path, "echo 0.4.1")
+    check_surroundings(config)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "holds sglang 0.4.1" in line and VERSION in line
+
+
+def test_the_interpreter_itself_says_which_sglang_the_server_would_import(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    python, packages = tmp_path / "bin" / "python", tmp_path / "lib" / f"python3.{sys.version_info.minor}" / "site-packages"
+    packages.mkdir(parents=True)
+    python.parent.mkdir()
+    python.symlink_to(Path(sys.executable).resolve())
+    (tmp_path / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n")
+    (tmp_path / "elsewhere" / "sglang").mkdir(parents=True)
+    # A server does not see these two.
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert version_in(python) == ""
+    (packages / "sglang.py").touch()
+    assert version_in(python) == "unknown"
+    (packages / "sglang-0.1.dist-info").mkdir()
+    (packages / "sglang-0.1.dist-info" / "METADATA").write_text("Name: sglang\nVersion: 0.1\n")
+    assert version_in(python) == "0.1"
 
 
 def test_the_deterministic_mode_is_refused_where_there_is_no_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
