@@ -193,6 +193,7 @@ async def lead(
     host.run(CellMachine(settings, birth.register(url)), Restarted(tuple(records)))
     reason = await host.ended
     log.info("%s ends: %s", birth.name, reason)
+    events.note("engine_tokens", {"counts": engine.counters()})
     transfer.close()
     await host.close()
     await engine.close()

@@ -123,7 +123,11 @@ class TimedEngine(ServedEngine):
         self._settle()
 
     def counters(self) -> dict[str, int]:
-        return dict(self._core.counters)
+        """A real engine counts a token when it is sampled: those that wait for the end of their chunk are in it."""
+        self._core.advance(self._now())
+        self._settle()
+        counted = self._core.counters
+        return counted | {"sampled": counted["sampled"] + self._core.num_held_back}
 
     def curve(self) -> dict[int, float]:
         sizes = sorted({1, 2, 4, 8, 16, 32, 64, self._config.max_batch})

@@ -93,6 +93,11 @@ class TimedCore:
     def num_used_tokens(self) -> int:
         return self._prefixes.num_used_tokens
 
+    @property
+    def num_held_back(self) -> int:
+        """Tokens made and not put out yet."""
+        return sum(self._num_made(call) for call in self._calls.values())
+
     def add(self, now: float, call: TimedCall) -> None:
         self.advance(now)
         self._calls[call.number] = call

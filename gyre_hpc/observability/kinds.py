@@ -122,6 +122,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "chat_format": ("notice", "what a user should know about the chat template: it refuses something, or its prompts do not grow"),
     "message_ignored": ("sender message", "not for this machine"),
     "tokens": ("counts", "token counters of a gateway shard over its attempt, when it ends"),
+    "engine_tokens": ("counts", "what a cell's engine counted since its start, when the cell ends in order: sampled, prefilled, cached"),
     "signal_failed": ("key reason", "a signal to a child could not be sent"),
     "mirror_failed": ("reason", "state/endpoints.json could not be written"),
     "attempts_unread": ("reason", "attempts/ could not be looked at"),
