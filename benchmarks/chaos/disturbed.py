@@ -37,6 +37,8 @@ class DisturbedRun:
         self.phase, self.update = "starting", 0
         self.over: set[str] = set()
         """Training executions that are over."""
+        self.sampled_in: set[int] = set()
+        """Attempts that got a token."""
         self._status: Status | None = None
         with self.out.open("wb") as out:
             self._child = subprocess.Popen(
@@ -51,6 +53,15 @@ class DisturbedRun:
         self._child.kill()
         self._child.wait()
         self.family.end()
+
+    @property
+    def pid(self) -> int:
+        """Of the launcher."""
+        return self._child.pid
+
+    def pids(self, prefix: str) -> list[int]:
+        """Of living processes of the run whose names begin so, as far as `look` has seen them."""
+        return [self._pids[name] for name in self._named(prefix)]
 
     @property
     def exit_code(self) -> int | None:
@@ -96,6 +107,8 @@ class DisturbedRun:
                 self._states[str(fields["cell"])] = str(fields["state"])
             case "execution_ended" if fields.get("purpose") == "train":
                 self.over.add(str(fields["execution"]))
+            case "first_token":
+                self.sampled_in.add(event.attempt)
             case "phase":
                 self.phase, self.update = str(fields["phase"]), int(fields["update"])
             case "applied":
