@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from transformers import AutoModelForCausalLM
 
 from gyre_hpc.engines.sglang.client import Client
 
@@ -41,6 +40,9 @@ class Oracle:
     """transformers' model of a Hugging Face folder."""
 
     def __init__(self, folder: Path, dtype: torch.dtype = torch.float32) -> None:
+        # Seconds, of whoever only looks which tests there are.
+        from transformers import AutoModelForCausalLM
+
         torch.set_num_threads(1)
         self._model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).eval()
 

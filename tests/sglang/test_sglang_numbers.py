@@ -149,11 +149,13 @@ def test_qwen3_gives_the_tokens_and_numbers_of_the_embedded_engine(qwen3: Seen, 
         assert max(abs(a - b) for a, b in zip(theirs.logprobs, ours.logprobs, strict=True)) < FLOAT32
 
 
+@pytest.mark.rare
 def test_qwen2_gives_the_numbers_of_transformers(qwen2: Seen) -> None:
     assert max(qwen2.gaps(0)) < FLOAT32
     assert min(qwen2.gaps(0, doubled=True)) > 5 * FLOAT32
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_a_tied_model_in_bfloat16_stays_near_transformers(tied: Seen, version: int) -> None:
     assert max(tied.gaps(version, dtype=torch.bfloat16)) < BFLOAT16
@@ -161,8 +163,13 @@ def test_a_tied_model_in_bfloat16_stays_near_transformers(tied: Seen, version: i
 
 
 @pytest.mark.parametrize(("version", "old"), [(1, 0), (2, 1)], ids=["group", "disk"])
-def test_after_an_update_nothing_of_the_old_weights_is_left(qwen3: Seen, tied: Seen, version: int, old: int) -> None:
+def test_after_an_update_nothing_of_the_old_weights_is_left(qwen3: Seen, version: int, old: int) -> None:
     assert min(qwen3.gaps(version, of=old)) > 5 * FLOAT32
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize(("version", "old"), [(1, 0), (2, 1)], ids=["group", "disk"])
+def test_after_an_update_of_a_tied_model_nothing_of_the_old_weights_is_left(tied: Seen, version: int, old: int) -> None:
     assert min(tied.gaps(version, of=old, dtype=torch.bfloat16)) > 5 * BFLOAT16
 
 
@@ -186,9 +193,10 @@ def test_two_ranks_hold_the_model_together(sglang_module: SGLangConfig, tmp_path
     assert min(together.gaps(0, doubled=True)) > 5 * FLOAT32
 
 
-def test_every_answer_is_labelled_with_the_version_sent_last(qwen3: Seen, tied: Seen) -> None:
-    for seen in (qwen3, tied):
-        assert [[answer.label for answer in said] for said in seen.answers] == [["0.0"] * 2, ["0.1"] * 2, ["0.2"] * 2]
+@pytest.mark.parametrize("model", ["qwen3", pytest.param("tied", marks=pytest.mark.rare)])
+def test_every_answer_is_labelled_with_the_version_sent_last(request: pytest.FixtureRequest, model: str) -> None:
+    seen = request.getfixturevalue(model)
+    assert [[answer.label for answer in said] for said in seen.answers] == [["0.0"] * 2, ["0.1"] * 2, ["0.2"] * 2]
 
 
 def test_a_server_that_cannot_take_the_weights_in_is_lost_with_its_reason(qwen3: Seen) -> None:

@@ -12,7 +12,7 @@ from tests.fakes.sglang_here import sglang_config
 from tests.fakes.whole_run import WholeRun, unended
 from tests.sglang.pair import need_mooncake
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.rare]
 START_S = 600.0
 """Two servers start at once, which takes 40 s of two cores that have nothing else to do."""
 TINY = (

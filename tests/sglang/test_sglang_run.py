@@ -28,6 +28,7 @@ def test_the_first_updates_of_the_quickstart_are_made_by_cells_that_serve_with_s
     assert summary["tokens"]["trained"] > 0 and not unended(run.events())
 
 
+@pytest.mark.rare
 def test_a_cell_of_two_ranks_serves_with_a_server_that_divides_its_model_between_two(tmp_path: Path):
     # SGLang binds each rank to a core of its own, and wants to be told where there are fewer nodes of memory than ranks.
     two = ("cluster.cells=1", "cluster.ranks_per_cell=2", '+engine.sglang.environ.SGLANG_CPU_OMP_THREADS_BIND="0|1"')

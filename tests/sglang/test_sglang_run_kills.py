@@ -15,7 +15,7 @@ from tests.fakes.sglang_here import sglang_config
 from tests.fakes.whole_run import WholeRun
 from tests.sglang.small_run import LONG_CALLS, START_S, TINY, with_sglang
 
-pytestmark = pytest.mark.timeout(1800)
+pytestmark = [pytest.mark.timeout(1800), pytest.mark.rare]
 
 
 def cell(run: WholeRun, name: str) -> CellStatus | None:

@@ -154,6 +154,7 @@ def test_a_flag_that_sglang_does_not_know_is_named(sglang: SGLangConfig) -> None
     run(test)
 
 
+@pytest.mark.rare
 @pytest.mark.timeout(900)
 def test_the_servers_of_two_nodes_are_one(sglang: SGLangConfig) -> None:
     async def test(first: ServerStage) -> None:

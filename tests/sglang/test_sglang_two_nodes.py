@@ -18,7 +18,7 @@ from tests.fakes.cell_stage import Stage, tiny_config
 from tests.fakes.live_run import is_alive, parent, wait_dead, wait_for
 from tests.fakes.sglang_here import sglang_config
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = [pytest.mark.timeout(900), pytest.mark.rare]
 START_S = 400.0
 BOUND = {"SGLANG_CPU_OMP_THREADS_BIND": "0|1"}
 """SGLang binds each rank to a core of its own, and wants to be told where there are fewer nodes of memory than ranks."""

@@ -15,10 +15,6 @@ from tests.fakes.required import need
 from tests.slurm.cluster import Cluster, folder_of_this_machine, problem
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "rare: on SLURM, most of a minute; `make test-slurm` runs it, .ci/run leaves it out")
-
-
 @pytest.fixture(scope="session")
 def standing_cluster() -> Cluster:
     folder = folder_of_this_machine()
