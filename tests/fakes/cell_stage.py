@@ -18,6 +18,7 @@ import numpy as np
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config, ModelConfig
 from gyre_hpc.config.stored import store_config
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol import micro_batch
 from gyre_hpc.protocol.envelope import Envelope, Message, decode, encode
 from gyre_hpc.protocol.identity import Version
@@ -119,7 +120,7 @@ class Stage:
         process = self.processes.pop(cell)
         for pid in {process.pid, *descendants(process.pid)}:
             if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+                signal_quietly(pid, signal.SIGKILL)
         process.wait()
         assert process.stdin is not None
         process.stdin.close()

@@ -16,6 +16,7 @@ from typing import Self
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import store_config
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.envelope import Envelope, Message, encode
 from gyre_hpc.protocol.supervision import Entry
 from gyre_hpc.shell.lifetime import PARENT_PID
@@ -103,7 +104,7 @@ class LiveRun:
         self.process.stdin.close()
         for pid in self.seen:
             if is_alive(pid):
-                os.kill(pid, signal.SIGKILL)
+                signal_quietly(pid, signal.SIGKILL)
 
     def entries(self) -> dict[str, Entry]:
         """The mirrored directory."""

@@ -13,6 +13,7 @@ import msgspec
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.compose import compose_config
 from gyre_hpc.launch.folder import prepare
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.node_map import CellPlace, NodeMap, NodePlace
 from gyre_hpc.protocol.supervision import Directory, Entry
 from gyre_hpc.report.story import read_story
@@ -83,7 +84,7 @@ class NodesRun(WholeRun):
             assert process.stdin is not None
             process.stdin.close()
         for pid in filter(is_alive, everything):
-            os.kill(pid, signal.SIGKILL)
+            signal_quietly(pid, signal.SIGKILL)
 
     def below(self, node: int | str) -> set[int]:
         """Living processes of a node, by its place or its supervisor's name, but that supervisor."""

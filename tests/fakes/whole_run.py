@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, read_events
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive
@@ -51,7 +52,7 @@ class WholeRun:
         self.process.kill()
         self.process.wait()
         for pid in self.processes():
-            os.kill(pid, signal.SIGKILL)
+            signal_quietly(pid, signal.SIGKILL)  # one may go with the one before it
 
     @property
     def printed(self) -> str:

@@ -8,6 +8,7 @@ import pytest
 
 from gyre_hpc.observability.status import CellStatus, read_status
 from tests.fakes.live_faults import expect_sound, reports
+from tests.fakes.live_run import is_alive
 from tests.fakes.sglang_here import sglang_config
 from tests.fakes.whole_run import WholeRun, unended
 from tests.sglang.pair import need_mooncake
@@ -36,7 +37,7 @@ def test_a_pair_of_cells_makes_updates_and_loses_no_token(tmp_path: Path):
         assert run.wait_end(within_s=START_S + 300) == 0, run.printed
         expect_sound(run, updates=2)
         servers = {report.cell: report.engine_pids for report in reports(run) if report.engine_pids}
-        left = [pid for pids in servers.values() for pid in pids if Path(f"/proc/{pid}").exists()]
+        left = [pid for pids in servers.values() for pid in pids if is_alive(pid)]
     assert set(servers) == {"cell-0", "cell-1"} and not left
     assert max(report.live_requests for report in reports(run) if report.cell == "cell-0") == 0, "it only prefills"
     sampled = {report.cell: report.tokens.get("sampled", 0) for report in reports(run) if report.tokens}

@@ -9,22 +9,23 @@ import os
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
 import torch
 
 from gyre_hpc.engines.backend import PauseMode
+from gyre_hpc.engines.sglang.process_table import ranks_below
 from gyre_hpc.errors import CellLost
 from gyre_hpc.gateway.engine_client import EngineClient
 from gyre_hpc.machines.call.actions import EngineAttempt, Tokens
 from gyre_hpc.models.checkpoint import save_checkpoint
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import Sampling
 from gyre_hpc.protocol.tensors import pack_ids, unpack_floats, unpack_ids
 from tests.fakes.engine_rig import MODEL, PARAMS, TOKEN, V0, V1, full_forward_logprobs, until
 from tests.sglang.oracle import Greedy, Oracle
-from tests.sglang.pair import Pair, need_mooncake, pair
+from tests.sglang.pair import Pair, Side, need_mooncake, pair
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -90,9 +91,9 @@ class Call:
         self.logprobs += unpack_floats(tokens.logprobs).tolist()
 
 
-def signal_scheduler(side_pids: tuple[int, ...], number: signal.Signals) -> None:
+def signal_scheduler(side: Side, number: signal.Signals) -> None:
     """The process that computes; the one that takes requests in goes on."""
-    computing = [pid for pid in side_pids if b"scheduler" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    computing = [rank.pid for rank, title in ranks_below(side.engine.pids()[0]).items() if "schedul" in title]
     assert computing
     for pid in computing:
         os.kill(pid, number)
@@ -116,13 +117,13 @@ async def new_weights(here: Pair, seen: Seen) -> None:
 
 async def abort(here: Pair, seen: Seen) -> None:
     """While the prompt is computed."""
-    signal_scheduler(here.prefill.pids(), signal.SIGSTOP)
+    signal_scheduler(here.prefill, signal.SIGSTOP)
     call = asyncio.create_task(here.ask(OTHER, 8, "aborted"))
     await until(here.is_prefilling)
     await here.abort("aborted")
     _, answer = await call
     seen.abort = answer["meta_info"]["finish_reason"]["type"]
-    signal_scheduler(here.prefill.pids(), signal.SIGCONT)
+    signal_scheduler(here.prefill, signal.SIGCONT)
     seen.were_idle = [await side.client.flush(30.0) for side in (here.prefill, here.decode)]
 
 
@@ -130,11 +131,11 @@ async def death(here: Pair, seen: Seen) -> None:
     """Of the prefilling server, while it computes a prompt and the other one decodes."""
     decoding, kept = Call(here, PROMPT, 1200, "decoding"), Call(here, PROMPT, 1200, "kept")
     await until(lambda: bool(decoding.ids and kept.ids))
-    signal_scheduler(here.prefill.pids(), signal.SIGSTOP)
+    signal_scheduler(here.prefill, signal.SIGSTOP)
     waiting = Call(here, OTHER, 8, "waiting")
     await until(here.is_prefilling)
     for pid in here.prefill.pids():
-        os.kill(pid, signal.SIGKILL)
+        signal_quietly(pid, signal.SIGKILL)  # the first one takes others along
     seen.errors["waiting"] = (await waiting.over()).error
     seen.errors["late"] = (await Call(here, PROMPT, 8, "late").over()).error
     # Each goes on from its tokens in a new request, whose prompt nobody computes.

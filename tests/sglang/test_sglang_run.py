@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.fakes.live_faults import expect_sound, reports
+from tests.fakes.live_run import is_alive
 from tests.fakes.whole_run import WholeRun, unended
 from tests.sglang.small_run import LONG_CALLS, START_S, TINY, with_sglang
 
@@ -18,7 +19,7 @@ def test_the_first_updates_of_the_quickstart_are_made_by_cells_that_serve_with_s
         assert run.wait_end(within_s=START_S + 300) == 0, run.printed
         expect_sound(run, updates=3)
         servers = {report.cell: report.engine_pids for report in reports(run) if report.engine_pids}
-        left = [pid for pids in servers.values() for pid in pids if Path(f"/proc/{pid}").exists()]
+        left = [pid for pids in servers.values() for pid in pids if is_alive(pid)]
     assert set(servers) == {"cell-0", "cell-1"} and not left
     summary = run.summary()
     assert all(summary["role_switches"][direction] >= 1 for direction in ("rollout_to_train", "train_to_rollout"))

@@ -22,8 +22,8 @@ from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.server import Server
 from gyre_hpc.engines.sglang.shared_memory import mapped
 from gyre_hpc.engines.sglang.site import Site
-from gyre_hpc.observability.process_tree import Process, identify, is_alive
-from tests.fakes.server_stage import ServerStage, living, process_of, run, stage, until
+from gyre_hpc.observability.process_tree import Process, is_alive
+from tests.fakes.server_stage import ServerStage, living, run, stage, until
 from tests.sglang.models import tiny_config
 
 MAX_CONTEXT = 512
@@ -90,7 +90,7 @@ def test_a_server_lives_on_without_its_leader_and_dies_with_its_keeper(sglang: S
         second = server_of(here, launch(here, sglang))
         assert await second.start() == address and second.was_adopted and second.pids() == pids
         assert len(pids) >= 5, "keeper, guard, launcher, scheduler, detokenizer"
-        processes = [process_of(pid) for pid in pids]
+        processes = living(second)
         os.kill(pids[0], signal.SIGKILL)
         await gone(processes)
         await until(second.failure, "its leader hears of it")
@@ -115,7 +115,7 @@ def test_a_server_ends_with_its_files_and_one_whose_port_was_taken_gets_another(
             monkeypatch.setattr(server_module, "_free_port", free_port)
             address = await server.start()
         assert len(tried) == 2 and address.url.endswith(f":{tried[1]}")
-        processes = [found for pid in server.pids() if (found := identify(pid)) is not None]
+        processes = living(server)
         shared = mapped(server.pids())
         assert shared, "the loads of its scheduler, at least"
         await server.stop()

@@ -11,6 +11,7 @@ import pytest
 from gyre_hpc.config.engine_schema import EngineConfig, EngineKind
 from gyre_hpc.config.schema import ClusterConfig
 from gyre_hpc.engines.sglang.process_table import ranks_below
+from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.to_batch import CellState
 from gyre_hpc.shell.arguments import arguments
@@ -66,5 +67,5 @@ def test_the_first_rank_of_each_node_holds_its_part_of_the_server_and_the_loss_o
         assert "SGLang" in broken.broken
     left = {pid for pid in report.engine_pids if is_alive(pid)}
     for keeper in left & set(keepers):
-        os.kill(keeper, signal.SIGTERM)
+        signal_quietly(keeper, signal.SIGTERM)
     wait_dead(left)
