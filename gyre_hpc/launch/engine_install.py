@@ -55,6 +55,7 @@ def install(device: Device, cache: Path, say: Say) -> Path:
     with alone(folder, say) as lock:
         if environment.is_complete(folder, device):
             say(f"sglang {environment.VERSION} for {device.value} is installed in {folder}")
+            _say_what_for(device, say)
             return folder
         _check_room(folder.parent, device)
         started = monotonic_s()
@@ -70,7 +71,13 @@ def install(device: Device, cache: Path, say: Say) -> Path:
             (aside / environment.STAMP).write_text(environment.pins(device), encoding="utf-8")
             _put(aside, folder)
         say(f"{monotonic_s() - started:4.0f} s  installed in {folder}, {disk_bytes(folder) / 1e6:.0f} MB")
+        _say_what_for(device, say)
     return folder
+
+
+def _say_what_for(device: Device, say: Say) -> None:
+    if device is Device.cpu:
+        say("without a GPU it serves tests and trials alone, started by engine.sglang.launcher=tests/sglang/launch_without_gpu.py")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -231,7 +231,10 @@ def _environment(config: EngineConfig, device: Device, site: Site, inherited: Ma
     if site.part is not Part.whole and site.interface != LOOPBACK:
         # Otherwise KV goes by the first network device that SGLang finds.
         environ["SGLANG_HOST_IP"] = site.interface
+    if "TMPDIR" in config.sglang.environ:
+        remedy = "leave it out: its sockets lie in the cell's folder in scratch; set paths.scratch"
+        raise UserError("engine.sglang.environ.TMPDIR", config.sglang.environ["TMPDIR"], remedy)
     environ |= config.sglang.environ
-    # Its sockets lie there, and their paths must be short.
+    # Paths of sockets must be short.
     environ["TMPDIR"] = str(site.folder / "tmp")
     return environ

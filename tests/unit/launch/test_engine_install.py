@@ -91,7 +91,7 @@ def test_an_environment_is_made_once_and_found(tmp_path: Path, fake: Put, monkey
     made, torch, where, rest, _ = calls.read_text().splitlines()
     assert made == "venv" and torch.endswith("--find-links a folder torch==2.13.0+cpu") and "--no-deps" in torch
     assert "--no-deps" in rest and rest.split()[-2] == "-r" and ".installing-" in where and where.endswith("PYTHONPATH=")
-    assert any("fetching torch" in line for line in said) and "is installed" in said[-1]
+    assert any("fetching torch" in line for line in said) and "is installed" in said[-2] and "engine.sglang.launcher=" in said[-1]
 
 
 def test_nothing_in_an_environment_names_the_folder_it_was_made_in(tmp_path: Path, fake: Put) -> None:
