@@ -9,7 +9,7 @@ from pathlib import Path
 from gyre_hpc.addresses import address_here
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.place import LONGEST_SCRATCH, above_scratch, cache_folder
-from gyre_hpc.config.schema import Config, EngineKind, SandboxKind, TrainerKind
+from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.errors import UserError
 from gyre_hpc.harnesses import create_harness
 from gyre_hpc.harnesses.command import Command, words
@@ -17,9 +17,9 @@ from gyre_hpc.harnesses.options import options_of
 from gyre_hpc.harnesses.place import installed_folder
 from gyre_hpc.harnesses.shell_agent import ShellAgent
 from gyre_hpc.launch.harness_install import is_installed
+from gyre_hpc.launch.preflight.sandbox_trial import check_sandbox
 from gyre_hpc.launch.server_surroundings import check_server
 from gyre_hpc.ports import listen
-from gyre_hpc.sandboxes import create_sandbox
 from gyre_hpc.suites import create_scripted_agent, create_suite
 from gyre_hpc.transport.mooncake_needs import check_mooncake
 
@@ -30,8 +30,7 @@ _GPUS = ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd")
 def check_surroundings(config: Config) -> None:
     """Raises UserError for the first thing that is missing for a run on this machine."""
     check_inputs(config)
-    if config.sandbox.kind is SandboxKind.bwrap:
-        create_sandbox(config.sandbox.kind)
+    check_sandbox(config)
     _check_transport(config)
     if config.engine.kind is EngineKind.sglang:
         check_server(config)

@@ -4,13 +4,9 @@ import asyncio
 import resource
 from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlsplit
 
-from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.harnesses.base import Harness, Launch, Start
-from gyre_hpc.harnesses.options import options_of
-from gyre_hpc.harnesses.place import installed_folder
+from gyre_hpc.harnesses.base import Harness
 from gyre_hpc.machines.execution import (
     HarnessEnd,
     MeasureUsage,
@@ -22,13 +18,13 @@ from gyre_hpc.machines.execution import (
     StopHarness,
     SweepWorkspaces,
 )
-from gyre_hpc.protocol.identity import address
-from gyre_hpc.protocol.tokens import execution_token
+from gyre_hpc.protocol.to_runner import Begin
 from gyre_hpc.runner.harnesses import Harnesses
+from gyre_hpc.runner.plans import Plans
 from gyre_hpc.runner.scorer import Scorer
 from gyre_hpc.runner.warden.wire import Run
 from gyre_hpc.runner.workspaces import Workspaces
-from gyre_hpc.sandboxes import Limits, Plan, Sandbox
+from gyre_hpc.sandboxes import Plan, Sandbox
 from gyre_hpc.suites.base import Suite
 
 Tell = Callable[[Any], None]
@@ -49,10 +45,9 @@ class Deeds:
         harnesses: Harnesses,
         scorer: Scorer,
     ) -> None:
-        self._config, self._run_token = config, run_token
         self._suite, self._harness, self._sandbox = suite, harness, sandbox
         self._workspaces, self._harnesses, self._scorer = workspaces, harnesses, scorer
-        self._installed = installed_folder(cache_folder(config), harness, harness.version_of(options_of(config)))
+        self._plans = Plans(config=config, run_token=run_token, suite=suite, harness=harness, sandbox=sandbox, workspaces=workspaces)
 
     def actions(self) -> dict[type, Any]:
         return {
@@ -70,64 +65,26 @@ class Deeds:
         await asyncio.to_thread(self._workspaces.prepare, action.begin.execution, task)
 
     async def run(self, key: str, action: RunHarness, tell: Tell) -> HarnessEnd:
-        launch = self.launch(action)
-        await asyncio.to_thread(self._workspaces.furnish, action.begin.execution, launch.files)
-        ended = await self._harnesses.run(self.request(action, launch))
+        begin = action.begin
+        launch = self._plans.launch(begin, action.gateway)
+        await asyncio.to_thread(self._workspaces.furnish, begin.execution, launch.files)
+        ended = await self._harnesses.run(self.request(begin, self._plans.plan(begin, action.gateway, launch)))
         finished = ended.code in self._harness.finished_codes and not ended.limit
         return HarnessEnd(ended.code, ended.started, finished, ended.limit, ended.cpu_s, ended.tail)
 
-    def launch(self, action: RunHarness) -> Launch:
-        """How the harness is started, in paths as it sees them."""
-        begin = action.begin
-        own = address(begin.execution, begin.life)
-        return self._harness.launch(
-            Start(
-                gateway_url=f"{action.gateway}/e/{own}",
-                api_key=execution_token(self._run_token, own),
-                instruction=self._suite.task(begin.split, begin.task).instruction,
-                workspace=self._sandbox.inside(self._workspaces.path(begin.execution)),
-                home=self._sandbox.home_inside(self._workspaces.home(begin.execution)),
-                installed=self._installed,
-                options=options_of(self._config),
-            )
-        )
-
-    def request(self, action: RunHarness, launch: Launch) -> Run:
+    def request(self, begin: Begin, plan: Plan) -> Run:
         """What the warden is to run: the harness's own command line inside the sandbox's."""
-        begin = action.begin
-        workspace = self._workspaces.path(begin.execution)
-        gateway = urlsplit(action.gateway)
-        plan = Plan(
-            argv=launch.argv,
-            workspace=workspace,
-            home=self._workspaces.home(begin.execution),
-            environment=launch.environment,
-            readable=launch.readable,
-            gateway_host=gateway.hostname or "",
-            gateway_port=gateway.port or 0,
-            limits=self._limits(),
-        )
         return Run(
             id=begin.execution,
             argv=self._sandbox.wrap(plan),
             environment=plan.environment,
-            folder=str(workspace),
+            folder=str(plan.workspace),
             memory_mb=plan.limits.memory_mb,
             address_space_mb=plan.limits.address_space_mb,
             max_processes=plan.limits.max_processes + self._sandbox.num_processes,
             disk_mb=plan.limits.disk_mb,
             cpu_s=plan.limits.cpu_s,
             depth=self._sandbox.num_processes,
-        )
-
-    def _limits(self) -> Limits:
-        told = self._config.sandbox
-        return Limits(
-            memory_mb=told.memory_mb,
-            address_space_mb=0 if self._harness.reserves_address_space else told.memory_mb,
-            max_processes=told.max_processes,
-            disk_mb=told.disk_mb,
-            cpu_s=told.cpu_s,
         )
 
     async def stop(self, key: str, action: StopHarness, tell: Tell) -> None:

@@ -2,10 +2,12 @@
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
+from gyre_hpc.sandboxes import Bubblewrap
 from tests.slurm.cluster import Cluster, ask
 
 GYRE = Path(sys.executable).with_name("gyre")
@@ -40,3 +42,21 @@ def test_a_card_that_no_node_has_is_refused_on_each_of_them(cluster: Cluster, sh
 def test_what_slurm_does_not_give_is_said(cluster: Cluster, shared_folder: Path):
     code, said, errors = preflight(cluster, shared_folder, "cluster.slurm.partition=nosuch")
     assert code == 2 and said == {} and "cluster.slurm=" in errors and "invalid partition" in errors
+
+
+def test_a_folder_that_sandboxes_do_not_see_is_refused_on_each_node(
+    cluster: Cluster, shared_folder: Path, needs: Callable[[str, str], None]
+):
+    needs("bwrap", Bubblewrap().probe())
+    needs("root", "" if os.geteuid() == 0 else "only root can give a folder away and still use it")
+    theirs = shared_folder / "theirs"
+    theirs.mkdir(mode=0o700)
+    os.chown(theirs, 12_345, 12_345)
+    code, said, errors = preflight(cluster, shared_folder, f"paths.scratch={theirs / 's'}")
+    assert code == 2 and said, errors
+    troubles = said["troubles"]
+    assert isinstance(troubles, list)
+    refused = [one for one in troubles if one["weight"] == "refuse"]
+    assert {(one["field"], one["value"]) for one in refused} == {("paths.scratch", str(theirs / "s"))}
+    assert len({one["host"] for one in refused} & set(cluster.nodes)) == 2
+    assert all("Permission denied" in one["what"] and "chown" in one["what"] for one in refused)

@@ -43,6 +43,20 @@ class Connection(msgspec.Struct, frozen=True, kw_only=True):
     """That node's clock beside this one's, known to within `seconds`."""
 
 
+class Unseen(msgspec.Struct, frozen=True, kw_only=True):
+    """A folder or file that a sandbox cannot use."""
+
+    field: str
+    """Key of the configuration that names it."""
+    path: str
+    error: str
+
+    def what(self, where: str) -> str:
+        """What is wrong, and the remedy."""
+        remedy = "it and every folder above it must be open to this user without root's special rights: chown it or name another one"
+        return f"a sandbox cannot use it {where} ({self.error}); {remedy}, or set sandbox.kind=none"
+
+
 class NodeProbe(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that one node says."""
 
@@ -65,4 +79,6 @@ class NodeProbe(msgspec.Struct, frozen=True, kw_only=True):
     """RDMA devices."""
     sandbox: str = ""
     """Why bubblewrap does not work there; empty: it does."""
+    unseen: Unseen | None = None
+    """What one of the run's sandboxes would not see there."""
     connections: tuple[Connection, ...] = ()

@@ -168,6 +168,8 @@ def _sandbox(probe: NodeProbe, config: Config) -> Iterator[Trouble]:
     elif probe.sandbox and config.sandbox.kind is SandboxKind.auto:
         what = f"NO SANDBOX there: bubblewrap does not work ({probe.sandbox}); harnesses would run with all rights of this user"
         yield _trouble(probe, "sandbox.kind", "auto", what, Weight.note)
+    if probe.unseen is not None:
+        yield _trouble(probe, probe.unseen.field, probe.unseen.path, probe.unseen.what("there"))
 
 
 def _beside_the_others(probe: NodeProbe, probes: Mapping[int, NodeProbe]) -> Iterator[Trouble]:

@@ -12,7 +12,8 @@ from gyre_hpc.addresses import address_here
 from gyre_hpc.config.place import above_scratch, cache_folder
 from gyre_hpc.config.schema import Config, SandboxKind
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.preflight.facts import Gpu, Leftover, NodeProbe, Place
+from gyre_hpc.launch.preflight.facts import Gpu, Leftover, NodeProbe, Place, Unseen
+from gyre_hpc.launch.preflight.sandbox_trial import try_sandbox
 from gyre_hpc.launch.versions import versions_here
 from gyre_hpc.observability.process_tree import identify
 from gyre_hpc.sandboxes import Bubblewrap
@@ -29,6 +30,7 @@ def look(config: Config, node: int, run: Path) -> NodeProbe:
     """run: a folder that is there, on the file system of the run folder."""
     address, address_error = _address(config)
     gpus, gpu_error = gpus_here(os.environ)
+    no_sandbox = "" if config.sandbox.kind is SandboxKind.none else Bubblewrap().probe()
     return NodeProbe(
         node=node,
         host=host_here(),
@@ -42,7 +44,8 @@ def look(config: Config, node: int, run: Path) -> NodeProbe:
         leftovers=tuple(leftovers()),
         versions=versions_here(config),
         interconnects=interconnects(),
-        sandbox="" if config.sandbox.kind is SandboxKind.none else Bubblewrap().probe(),
+        sandbox=no_sandbox,
+        unseen=None if config.sandbox.kind is SandboxKind.none or no_sandbox else _unseen(config),
     )
 
 
@@ -110,6 +113,16 @@ def _address(config: Config) -> tuple[str, str]:
         return address_here(config.network.interface), ""
     except UserError as error:
         return "", error.remedy
+
+
+def _unseen(config: Config) -> Unseen | None:
+    try:
+        return try_sandbox(config)
+    except UserError as error:
+        # What is wrong with a folder in itself stands beside its name.
+        return None if error.field.startswith("paths.") else Unseen(field=error.field, path=str(error.value), error=error.remedy)
+    except OSError as error:
+        return Unseen(field="paths.scratch", path=str(error.filename or config.paths.scratch), error=str(error))
 
 
 def _place(find: Callable[[], Path]) -> Place:

@@ -44,7 +44,7 @@ def _row(node: int, host: str, verdict: Verdict) -> tuple[str, ...]:
     way, clock = _way(node, verdict, probe)
     gpus = "?" if probe.gpu_error else kinds(probe) or _NONE
     driver, rdma = probe.versions.get("driver") or _NONE, " ".join(probe.interconnects) or _NONE
-    sandbox, left = "no" if probe.sandbox else "yes", str(len(probe.leftovers) or _NONE)
+    sandbox, left = "no" if probe.sandbox else "blind" if probe.unseen else "yes", str(len(probe.leftovers) or _NONE)
     return (probe.host, probe.address or "none", *folders, way, clock, gpus, driver, rdma, *versions, sandbox, left)
 
 

@@ -8,7 +8,7 @@ import pytest
 from gyre_hpc.config.compose import compose_config
 from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.preflight.facts import Connection, Gpu, Leftover, NodeProbe, Place
+from gyre_hpc.launch.preflight.facts import Connection, Gpu, Leftover, NodeProbe, Place, Unseen
 from gyre_hpc.launch.preflight.judge import LEAST_INODES, Verdict, Weight, judge
 from gyre_hpc.launch.preflight.table import table
 
@@ -67,6 +67,10 @@ REFUSED = {
     "nvidia-smi broken": ({"gpus": (), "gpu_error": "nvidia-smi: no driver"}, "gpus_per_node=1.*n2: nvidia-smi: no driver"),
     "too few GPUs": ({"gpus": ()}, "gpus_per_node=1: n2: 0 are to be seen"),
     "GPU taken": ({"gpus": (Gpu(name="H200", memory_mb=100, used_mb=11),)}, "GPU='0 .H200.'.*n2: 11 of 100 MB are taken"),
+    "folder that a sandbox does not see": (
+        {"unseen": Unseen(field="paths.scratch", path="/shared/s", error="bwrap: Permission denied")},
+        "paths.scratch='/shared/s': n2: a sandbox cannot use it there .bwrap: Permission denied.; .*chown it",
+    ),
     "left over beside GPUs": ({"leftovers": (Leftover(pid=77, command="python -m x"),)}, "processes='77'.*n2: .*kill 77"),
     **{
         name: ({"versions": {**VERSIONS, name: "other"}}, f"{name}='other'.*n2: .*use one environment")
