@@ -43,6 +43,7 @@ CHANGEABLE = (
     "scheduler.lead_floor_s",
     "scheduler.split",
     "scheduler.theta0",
+    "suite.fruitless_window",
     "tracker.*",
     "trainer.memory_limit_mb",
     "trainer.micro_batch_tokens",

@@ -140,6 +140,8 @@ class SuiteConfig:
     hard_deadline_s: float = 75.0
     cpus: float = 0.05
     memory_mb: int = 64
+    fruitless_window: int = 100
+    """So many executions in a row that leave no token to train on end the run: something is wrong with sandbox, harness or tasks. 0: never."""
 
 
 @dataclass(kw_only=True)

@@ -153,7 +153,7 @@ class Watch:
         assert isinstance(controller, BatchMachine)
         state = controller.state
         self._finished = (code, reason)
-        if code and reason == NOTHING_TO_FIT:
+        if code and reason.startswith(NOTHING_TO_FIT):
             members = [member for group in state.groups.of_purpose("warm") for member in group.members]
             self._calls.left_nothing(members)
             self._sim.counts["gave_up_rightly"] += 1

@@ -63,8 +63,12 @@ class BatchWorld:
         size: int = 2,
         evals: int = 4,
         kv: KvFacts | None = None,
+        fails: Callable[[str], bool] = lambda execution: False,
+        **more: Any,
     ) -> None:
-        """kv: what every cell says of its KV; each has some of every execution that runs."""
+        """kv: what every cell says of its KV; each has some of every execution that runs. fails: executions that end as infra_error, without
+        a call."""
+        self.fails = fails
         self.kv = kv or KvFacts()
         self.given: list[tuple[str, cell_actions.MoveKv]] = []
         """What cells gave away."""
@@ -87,7 +91,7 @@ class BatchWorld:
         settings = BatchSettings(
             cells=names, gateways=("gateway-0",), runners=("runner-0",), core=names[0], controller_url="http://controller", attempt=1,
             incarnation=1, updates=updates, groups_per_batch=groups, group_size=size, scheduler=scheduler, eval_tasks=evals,
-            kv_budget_s=2.0,
+            kv_budget_s=2.0, **more,
         )  # fmt: skip
         self.batch = BatchMachine(settings, Membership(Register("controller", 1, "http://controller", 1)), "secret")
         self.machines: dict[str, Machine] = {"controller": self.batch}
@@ -162,12 +166,15 @@ class BatchWorld:
 
     def _begin(self, id: str) -> None:
         self._running.add(id)
-        if self._table.rows:
+        if self._table.rows and not self.fails(id):
             self._facts.append(FirstCall(id, self._table.rows[0].version))
         length = 0.3 + (hash(id) % 17) / 17
 
         def end() -> None:
             self._running.discard(id)
+            if self.fails(id):
+                self._ended[id] = Ended(id, ScoreState.infra_error, None, reason=f"no sandbox for {id}")
+                return
             score = (len(id) * 7 + ord(id[-1])) % 3 / 2
             self._ended[id] = Ended(id, ScoreState.scored, score, score == 1.0)
 
@@ -187,8 +194,9 @@ class BatchWorld:
         store = self._stores.get(name, set())
         match action:
             case batch_actions.PrepareGroup(update=update, first_ordinal=ordinal):
-                entries = tuple(batch_actions.MicroBatchEntry(f"{update}:{ordinal + i}", 1000, 100) for i in range(2))
-                return batch_actions.PreparedGroup(entries, len(action.ended), 1, 200)
+                num = sum(not self.fails(ended.execution) for ended in action.ended)
+                entries = tuple(batch_actions.MicroBatchEntry(f"{update}:{ordinal + i}", 1000, 100) for i in range(2 if num else 0))
+                return batch_actions.PreparedGroup(entries, num, 1, 200 if num else 0)
             case (
                 cell_actions.InitModel(version=version)
                 | cell_actions.LoadCheckpoint(version=version)

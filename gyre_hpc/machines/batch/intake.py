@@ -4,6 +4,7 @@ from functools import partial
 
 from gyre_hpc.machines.base import Effect, Note, Send
 from gyre_hpc.machines.batch.fleet import Cell
+from gyre_hpc.machines.batch.giving_up import count_end
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.moving import take_moved
 from gyre_hpc.machines.batch.phases import finish
@@ -260,6 +261,7 @@ def take_runner_report(state: State, now: float, report: RunnerReport) -> list[E
 def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     """The end is durable: count it, or restart what failed through no fault of the agent."""
     state.moved_on(now)
+    count_end(state, ended)
     state.assignments.pop(ended.execution, None)
     id = ExecutionId.parse(ended.execution)
     effects: list[Effect] = [

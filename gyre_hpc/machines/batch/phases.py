@@ -2,6 +2,7 @@
 
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Send, Start
 from gyre_hpc.machines.batch.actions import Checkpoint, FindWarmStart, PreparedGroup, PrepareWarm, StoreWarmStart, WriteStatus
+from gyre_hpc.machines.batch.fruit import commonest
 from gyre_hpc.machines.batch.records import EvaluationEnded, Published
 from gyre_hpc.machines.batch.settings import BEFORE_FIRST_STEP
 from gyre_hpc.machines.batch.state import State, new_batch, persist
@@ -164,7 +165,7 @@ def prepared_warm(state: State, now: float, told: Finished | Failed) -> list[Eff
         return finish(state, now, 1, f"warm start could not be prepared: {told.reason}")
     result: PreparedGroup = told.result
     if not result.micro_batches:
-        return finish(state, now, 1, NOTHING_TO_FIT)
+        return finish(state, now, 1, f"{NOTHING_TO_FIT}; most of them: {commonest(state.groups.ends_of('warm', 0))}")
     state.fit_urls = tuple(f"{state.settings.controller_url}/micro_batches/{entry.id}" for entry in result.micro_batches)
     note = Note(
         "warm_start", {"executions": result.num_executions, "tokens": result.num_trained_tokens, "micro_batches": len(state.fit_urls)}
@@ -214,6 +215,9 @@ def _evaluate(state: State, now: float) -> list[Effect]:
     assert trial is not None
     passed, total = state.groups.num_passed(*trial)
     slot = trial[1]
+    ends = state.groups.ends_of(*trial)
+    if ends and not total:
+        return finish(state, now, 1, f"evaluation of {state.version}: no execution has a score; most of them: {commonest(ends)}")
     state.pass_rates[slot] = passed / total if total else 0.0
     record = EvaluationEnded(slot, state.version, passed, total)
     note = Note(

@@ -139,6 +139,7 @@ def prepared(state: State, now: float, told: Finished | Failed) -> list[Effect]:
     alarms: list[Effect] = []
     state.batch.add_prepared(id, result)
     state.moved_on(now)
+    state.fruitless.take_group(state.groups.groups[id].ended.values(), result.num_executions)
     for execution, reason in result.damaged:
         state.add("executions_damaged")
         alarms.append(Note("alarm", {"what": "journal of an execution is damaged", "execution": execution, "reason": reason}))

@@ -3,6 +3,7 @@
 from typing import Any
 
 from gyre_hpc.machines.base import Effect, Note
+from gyre_hpc.machines.batch.giving_up import count_end
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.intake import deserves_another_try, goes_on
 from gyre_hpc.machines.batch.records import (
@@ -31,9 +32,12 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
     """Ended in a way that deserves another life or another try, or (None) ran in an earlier attempt; whether that was begun, a later
     record says."""
     for record in records:
+        if isinstance(record, ExecutionEnded):
+            count_end(state, record.ended)
         match record:
             case AttemptBegun():
                 attempt = record.attempt
+                state.fruitless.clear()
                 failed = {execution: failed.get(execution) for execution in sorted(state.groups.live)}
             case ExecutionEnded(ended=ended) if goes_on(state, ended) or deserves_another_try(state, ended):
                 failed[ended.execution] = ended
@@ -55,6 +59,8 @@ def restore(state: State, now: float, records: tuple[Any, ...]) -> list[Effect]:
         failed = {execution: failed.get(execution) for execution in sorted(state.groups.live)}
         lost = list(failed)
         state.version, state.looked_for_checkpoint = None, False
+        # Whoever began it may have mended what was wrong.
+        state.fruitless.clear()
     for execution in lost:
         how = failed[execution]
         is_ours = how is not None and not how.is_lost
@@ -114,6 +120,7 @@ def _published(state: State, version: Any, update: int) -> None:
     state.batch = new_batch(version.step)
     intent = state.intents.get(update)
     if update >= 0 and intent is not None:
+        state.fruitless.clear()
         for id in intent.groups:
             group = state.groups.groups[id]
             group.state, group.update = GroupState.consumed, update

@@ -9,6 +9,7 @@ from gyre_hpc.machines.batch.actions import Checkpoint, PrepareGroup
 from gyre_hpc.machines.batch.commit import Commit
 from gyre_hpc.machines.batch.documents import Document
 from gyre_hpc.machines.batch.fleet import Cell, Fleet
+from gyre_hpc.machines.batch.fruit import Fruitless
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.open_batch import OpenBatch
@@ -97,6 +98,9 @@ class State:
     """Of all shards, when the newest parsed one was seen."""
     malformed_before: int = 0
     """Tool calls that could not be parsed, seen by then."""
+    fruitless: Fruitless = field(default_factory=Fruitless)
+    empty_batches: int = 0
+    """In a row, without an update between them."""
     finished: bool = False
     exit_code: int = 0
     reason: str = ""
