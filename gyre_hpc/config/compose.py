@@ -70,11 +70,12 @@ def explained(error: BaseException) -> UserError:
     cause = str(error.__cause__).splitlines()[0] if isinstance(error.__cause__, OmegaConfBaseException) else ""
     if missing := re.search(r"Could not find '([^']+)/([^'/]+)' Available options in '[^']+': (.*?) Config search path", text):
         return UserError(missing[1], missing[2], f"one of: {', '.join(missing[3].split())}")
-    if refused := re.search(r"Could not (?:override|delete|append)[^']*'([^']+)'", text):
-        key, value = refused[1], re.search(rf"\+{re.escape(refused[1])}=(\S+)", text)
+    if refused := re.search(r"Could not (override|delete|append)[^']*'([^']+)'", text):
+        key, value = refused[2], re.search(rf"\+{re.escape(refused[2])}=([^\s']+)", text)
         if key == "experiment":
             return UserError(key, value[1] if value else "", f"choose with +experiment=NAME, one of: {', '.join(experiments())}")
-        return UserError(key, value[1] if value else "", _no_such_key(key))
+        remedy = "it is there already: leave the + out" if refused[1] == "append" else _no_such_key(key)
+        return UserError(key, value[1] if value else "", remedy)
     if merging := re.search(r"Error merging override ([^=\s]+)=?(\S*)", text):
         return UserError(merging[1].lstrip("+~"), merging[2], _no_such_key(merging[1].lstrip("+~")) if "not in" in cause else cause)
     return UserError("command line", text.partition(" See http")[0], "write KEY=VALUE, GROUP=NAME or +experiment=NAME")
@@ -96,7 +97,7 @@ def _is_known(key: str, known: Container[str]) -> bool:
 
 
 def _no_such_key(key: str) -> str:
-    if _is_known(key, tuple(known_keys())):  # Hydra wants it for a name that the mapping does not have yet
-        return f"a name of your own: write +{key}=…"
+    if _is_known(key, tuple(known_keys())):
+        return "there is nothing of that name to take away"
     close = difflib.get_close_matches(key, list(known_keys()), n=3, cutoff=0.6)
     return "no such key" + (f"; did you mean {' or '.join(close)}?" if close else "") + " (all keys: launch.py --cfg job)"

@@ -6,9 +6,10 @@ import secrets
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from gyre_hpc.config.door import overrides_given
-from gyre_hpc.config.place import claim_run_folder
+from gyre_hpc.config.place import claim_run_folder, outputs_above
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import store_config
@@ -32,8 +33,7 @@ class Claim:
 def prepare(config: Config, unix_s: float) -> Claim:
     """Claim a run folder (a new one, or that of `resume`) and the next attempt in it. Raises UserError; then nothing new is left in it."""
     check_surroundings(config)
-    folder = claim_run_folder(config, unix_s)
-    with all_or_nothing(folder, config):
+    with claimed_folder(config, unix_s) as folder:
         fill(folder, config)
         # After what was written: a folder that takes no writes must not end the attempt that may live there.
         return begin_attempt(folder, config)
@@ -68,27 +68,36 @@ def _record(claim: Claim) -> None:
 
 
 @contextlib.contextmanager
-def all_or_nothing(folder: RunFolder, config: Config) -> Iterator[None]:
-    """A folder that takes no writes (full, read-only, not ours) is bad input; a new one is left as it was found, whatever is refused."""
+def claimed_folder(config: Config, unix_s: float) -> Iterator[RunFolder]:
+    """The run folder of this start. All or nothing: whatever is refused within, a new one is left as it was found, or not at all.
+    Raises UserError, also for a folder that takes no writes (full, read-only, not ours)."""
+    named = Path(config.paths.run).expanduser() if config.paths.run else outputs_above(config)
+    missing = [path for path in (named, *named.parents) if not path.exists()]
+    folder = claim_run_folder(config, unix_s)
+    if folder.root not in missing and not config.paths.run:
+        missing.insert(0, folder.root)
     try:
-        yield
+        yield folder
     except UserError:
-        _empty(folder, config)
+        _undo(folder, config, missing)
         raise
     except OSError as error:
         if config.resume:
             raise UserError("resume", config.resume, f"cannot be written ({error}); make it writable, with free space") from error
-        _empty(folder, config)
+        _undo(folder, config, missing)
         raise UserError("paths.run", str(folder.root), f"cannot be written ({error}); name another folder, with free space") from error
 
 
-def _empty(folder: RunFolder, config: Config) -> None:
-    """Of what this start put into a new run folder."""
+def _undo(folder: RunFolder, config: Config, made: list[Path]) -> None:
+    """What this start put into a new run folder, and the folders that it had to make, deepest first, unless others use them by now."""
     if config.resume:
         return
     for path in (folder.config, folder.token.parent, folder.events_folder, folder.attempts, folder.jobs, folder.code):
         with contextlib.suppress(OSError):
             path.unlink() if path.is_file() else remove_tree(path)
+    for path in made:
+        with contextlib.suppress(OSError):
+            path.rmdir()
 
 
 def _tell(claim: Claim, config: Config) -> None:

@@ -70,10 +70,19 @@ def test_a_dry_run_prints_the_script_and_the_cells_and_leaves_nothing(cluster: C
     assert not (shared_folder / "run").exists() and set(cluster.squeue("-o", "%i")) <= set(before)
 
 
-def test_what_sbatch_refuses_is_said_in_its_words_and_leaves_no_folder(cluster: Cluster, shared_folder: Path):
-    done = launch(cluster, shared_folder, *TIMED, "cluster.slurm.partition=nosuch", f"paths.run={shared_folder / 'run'}")
-    assert done.returncode == 2 and "invalid partition specified: nosuch" in done.stderr, done.stderr
-    assert not (shared_folder / "run" / "config.yaml").exists()
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("cluster.slurm.partition=nosuch", "cluster.slurm.partition='nosuch': SLURM refused the job: invalid partition specified: nosuch"),
+        pytest.param("cluster.slurm.nodes=9", "nodes=9, ", marks=pytest.mark.rare),  # taken, and kept for ever
+        pytest.param("cluster.slurm.options={bogus: 3}", "unrecognized option '--bogus=3'", marks=pytest.mark.rare),
+    ],
+)
+def test_what_slurm_refuses_is_one_line_in_its_words_and_leaves_nothing(cluster: Cluster, shared_folder: Path, override: str, told: str):
+    before = cluster.squeue("-o", "%i")
+    done = launch(cluster, shared_folder, *TIMED, override)
+    assert done.returncode == 2 and told in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+    assert not (shared_folder / "outputs").exists() and set(cluster.squeue("-o", "%i")) <= set(before)
 
 
 def test_a_local_run_on_a_login_node_asks_to_be_meant(cluster: Cluster, shared_folder: Path):

@@ -5,7 +5,6 @@ import sys
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.door import hydra_main
-from gyre_hpc.config.place import claim_run_folder
 from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.errors import UserError
 
@@ -13,15 +12,14 @@ from gyre_hpc.errors import UserError
 @hydra_main
 def prepare(config: Config) -> int:
     """The run folder, as the launcher makes it before it submits. Raises UserError."""
-    from gyre_hpc.launch.folder import all_or_nothing, fill
+    from gyre_hpc.launch.folder import claimed_folder, fill
     from gyre_hpc.launch.surroundings import check_inputs
     from gyre_hpc.observability.job_record import JobRecord, record_job
 
     if config.cluster.kind is not ClusterKind.slurm:
         raise UserError("cluster.kind", config.cluster.kind.name, "a job of SLURM needs cluster=slurm")
     check_inputs(config)
-    folder = claim_run_folder(config, unix_s())
-    with all_or_nothing(folder, config):
+    with claimed_folder(config, unix_s()) as folder:
         folder.root.chmod(0o700)
         fill(folder, config)
         folder.jobs.mkdir(exist_ok=True)

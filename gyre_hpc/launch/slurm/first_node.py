@@ -24,6 +24,7 @@ from gyre_hpc.launch.slurm.chain import MOST_FRUITLESS, Ending, Fate, Next, fate
 from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.machines.supervision import REFUSED, SUPERSEDED
 from gyre_hpc.observability.events import EventWriter
+from gyre_hpc.observability.job_events import ENDED, JOB, STARTED, TOLD
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
@@ -41,9 +42,10 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     _stop_loop(folder, task, asker)
     places = node_map(config, task.hosts, queue.switches())
     claim = begin_attempt(folder, config)
-    _say(claim, progress.STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
+    _say(claim, STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
     write_private(folder.node_map(claim.attempt), msgspec.json.encode(places))
-    told = Told(claim, task, stop, _ask_for_successor(config, claim, task))
+    allocations = progress.allocations(folder, claim.attempt)
+    told = Told(claim, task, stop, _ask_for_successor(config, claim, task) if allocations < config.launch.chain_limit else "")
     stop.at_first = told.look
     with hold_supervisor(folder, FIRST, ["--attempt", str(claim.attempt), *task.argv]) as supervisor:
         stop.pass_on_to(supervisor)
@@ -53,9 +55,9 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
             remove_tree(scratch_folder(config, folder))
     fruitless = progress.fruitless(folder, claim.attempt)
     fate = Fate.unknown if code == SUPERSEDED else told.fate()  # SLURM may be out of reach, and has nothing to say then
-    ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=claim.attempt)
+    ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=allocations)
     what, why = follow(ending, config.launch.chain, config.launch.chain_limit)
-    _say(claim, "job_ended", {"job": task.job, "exit_code": code, "signal": stop.came, "next": what.value, "reason": why})
+    _say(claim, ENDED, {"job": task.job, "exit_code": code, "signal": stop.came, "next": what.value, "reason": why})
     print(f"attempt {claim.attempt} ended with {code}; next: {what.value} ({why})", flush=True)
     if code != SUPERSEDED:
         _complete_end(claim, code, what, why)
@@ -68,7 +70,7 @@ def refuse(folder: RunFolder, task: Task, reason: str) -> None:
     """Noted under the attempt that would have begun."""
     claim = Claim(folder=folder, attempt=highest_attempt(folder.attempts) + 1)
     fields = {"job": task.job, "exit_code": REFUSED, "signal": "", "next": Next.end.value, "reason": reason}
-    _say(claim, "job_ended", fields)
+    _say(claim, ENDED, fields)
 
 
 class Told:
@@ -84,7 +86,7 @@ class Told:
         self._fate = fate_of(queue.job_fields(self._task.job), self._task.restarts)
         if self._fate is Fate.cancelled and self.successor:
             queue.cancel(self.successor)
-        _say(self._claim, progress.TOLD, {"job": self._task.job, "signal": self._stop.came, "fate": self._fate.value})
+        _say(self._claim, TOLD, {"job": self._task.job, "signal": self._stop.came, "fate": self._fate.value})
 
     def fate(self) -> Fate:
         """Asked again unless it was final."""
@@ -105,7 +107,7 @@ def _stop_loop(folder: RunFolder, task: Task, asker: str) -> None:
 
 def _ask_for_successor(config: Config, claim: Claim, task: Task) -> str:
     """Its job id; empty: none was wanted, or it was refused (told, and the run goes on without)."""
-    if config.launch.chain is not Chain.successor or claim.attempt >= config.launch.chain_limit:
+    if config.launch.chain is not Chain.successor:
         return ""
     from gyre_hpc.launch.slurm.submit import enqueue
 
@@ -156,6 +158,6 @@ def _say(claim: Claim, kind: str, fields: Mapping[str, object]) -> None:
     """The only writer of events/job-<attempt>.jsonl."""
     with (
         contextlib.suppress(OSError),
-        contextlib.closing(EventWriter(claim.folder.events(progress.JOB, claim.attempt), progress.JOB, claim.attempt)) as events,
+        contextlib.closing(EventWriter(claim.folder.events(JOB, claim.attempt), JOB, claim.attempt)) as events,
     ):
         events.note(kind, fields)

@@ -1,19 +1,16 @@
 """What an attempt brought: the crash-loop guard counts attempts that brought nothing. By the run's files alone."""
 
+from collections.abc import Sequence
 from pathlib import Path
-
-import msgspec
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.slurm.chain import Fate
 from gyre_hpc.observability.events import Event
+from gyre_hpc.observability.job_events import STARTED, TOLD, of_job
 from gyre_hpc.protocol.journal import CallProgress
 from gyre_hpc.trajectory.segment import read_records
 
-JOB = "job"
-"""Writer of the events that say which job an attempt belongs to."""
-STARTED, TOLD, ENDED = "job_started", "job_told", "job_ended"
 BLAMELESS = (Fate.preempted.value, Fate.requeued.value)
 _APPLIED = b'"applied"'
 """Kind of the event that an optimizer step is made and durable."""
@@ -46,15 +43,17 @@ def fruitless(folder: RunFolder, attempt: int) -> int:
             break
         events = of_job(folder, number)
         count += not any(event.fields.get("fate") in BLAMELESS for event in events if event.kind == TOLD)
-        if any(event.kind == STARTED and not event.fields.get("restarts") and not event.fields.get("asker") for event in events):
+        if _is_own_start(events):
             break
     return count
 
 
-def of_job(folder: RunFolder, attempt: int) -> list[Event]:
-    """What the job of that attempt said so far."""
-    try:
-        lines = folder.events(JOB, attempt).read_bytes().splitlines()
-        return [msgspec.json.decode(line, type=Event) for line in lines if line]
-    except (OSError, msgspec.MsgspecError):
-        return []
+def allocations(folder: RunFolder, attempt: int) -> int:
+    """How many followed one another, up to and with that of `attempt`, since somebody's own start."""
+    own = (number for number in range(attempt, 0, -1) if _is_own_start(of_job(folder, number)))
+    return attempt - next(own, 1) + 1
+
+
+def _is_own_start(events: Sequence[Event]) -> bool:
+    """Nobody but a person asked for the job."""
+    return any(event.kind == STARTED and not event.fields.get("restarts") and not event.fields.get("asker") for event in events)

@@ -111,6 +111,7 @@ def request_for(config: Config, folder: RunFolder, asked: Asked) -> Request:
         time_min=asked.time_min,
         partition=asked.partition or request.partition,
         options=options,
+        prefix="",
     )
 
 

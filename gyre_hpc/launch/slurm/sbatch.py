@@ -4,6 +4,8 @@ submitit writes the script, pickles the job's function beside it and starts it b
 handling of signals and requeues is replaced by the job's (job.py): it loses a preemption without SIGUSR2 and races SLURM's own requeue.
 """
 
+import contextlib
+import io
 import shlex
 import sys
 from collections.abc import Callable
@@ -13,10 +15,18 @@ from typing import Any
 
 from gyre_hpc.config.schema import Chain, Config, EnvironmentKind
 from gyre_hpc.errors import UserError
+from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.environment import CONTAINER_PYTHON, Archive, archive_of, make
+from gyre_hpc.launch.slurm.refusal import never_starts, refused
 
 _SURVIVING = ("--no-kill", "--kill-on-bad-exit=0", "--wait=0")
 """A node that dies, or a supervisor that ends, must not take the other nodes' with it."""
+
+_NAMES = {
+    "gpus_per_node": "gpus-per-node", "cpus_per_node": "cpus-per-task", "memory_gb": "mem", "account": "account", "qos": "qos",
+    "constraint": "constraint",
+}  # fmt: skip
+"""Key of cluster.slurm -> option of sbatch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,26 +45,25 @@ class Request:
     """Shell command of the interpreter on a node; empty: this one."""
     archive: Archive | None = None
     """Packed before the job is submitted; None: the nodes see the interpreter."""
+    prefix: str = "cluster.slurm."
+    """Before a key of `asked` in what is told to people."""
+
+    @property
+    def asked(self) -> dict[str, object]:
+        """By key of cluster.slurm: what SLURM may find wrong."""
+        own = {"partition": self.partition, "nodes": self.nodes, "time_min": self.time_min}
+        return own | {key: self.options.get(name, "") for key, name in _NAMES.items()}
 
 
 def request_of(config: Config, code: Path | None, dependency: str = "") -> Request:
     """What a run asks SLURM for. code: folder that Python looks into first. dependency: as sbatch takes it. Raises UserError."""
     slurm, launch = config.cluster.slurm, config.launch
+    values = {key: getattr(slurm, key) for key in _NAMES} | {"memory_gb": f"{slurm.memory_gb}G" if slurm.memory_gb else ""}
     archive = archive_of(config)
     options: dict[str, Any] = {"signal": f"USR2@{slurm.signal_s}", "no-kill": True, "open-mode": "append"}
     options["requeue" if launch.chain is Chain.requeue else "no-requeue"] = True
-    for name, value in (
-        ("gpus-per-node", slurm.gpus_per_node),
-        ("cpus-per-task", slurm.cpus_per_node),
-        ("account", slurm.account),
-        ("qos", slurm.qos),
-        ("constraint", slurm.constraint),
-        ("dependency", dependency),
-    ):
-        if value:
-            options[name] = value
-    if slurm.memory_gb:
-        options["mem"] = f"{slurm.memory_gb}G"
+    options |= {name: values[key] for key, name in _NAMES.items() if values[key]}
+    options |= {"dependency": dependency} if dependency else {}
     options |= {name: value or True for name, value in slurm.options.items()}
     srun = list(slurm.srun_options)
     if slurm.cpus_per_node:
@@ -81,17 +90,22 @@ def script(request: Request, folder: Path) -> str:
 
 
 def submit(request: Request, folder: Path, function: Callable[..., Any], *arguments: Any) -> str:
-    """Job id. `folder` holds script, function and output of the job. Raises UserError with what SLURM said, OSError."""
+    """Job id, of one that SLURM took and may start. `folder` holds script, function and output of the job. Raises UserError with what
+    SLURM said, OSError."""
     from submitit.core.utils import FailedJobError
 
     executor = _executor(request, folder)
     if request.archive is not None:
         make(request.archive, lambda line: print(line, flush=True))
     try:
-        return str(executor.submit(function, *arguments).job_id)
+        with contextlib.redirect_stderr(io.StringIO()):  # submitit prints what it raises
+            job = str(executor.submit(function, *arguments).job_id)
     except FailedJobError as error:
-        said = next((line for line in str(error).splitlines() if "error:" in line), " ".join(str(error).split()))
-        raise UserError("cluster.slurm", request.partition, f"SLURM refused the job: {said.strip()}") from error
+        raise refused(str(error), request.asked, request.prefix) from error
+    if (trouble := never_starts(queue.job_fields(job).get("Reason", ""), request.asked, request.prefix)) is not None:
+        queue.cancel(job)
+        raise trouble
+    return job
 
 
 def _executor(request: Request, folder: Path) -> Any:

@@ -6,19 +6,19 @@ from pathlib import Path
 from gyre_hpc.allocation.cell_map import table
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.cluster_schema import SatellitesAt
-from gyre_hpc.config.place import claim_run_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.finished import is_finished
-from gyre_hpc.launch.folder import all_or_nothing, fill
+from gyre_hpc.launch.folder import claimed_folder, fill
 from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.cell_map import cut, node_map
 from gyre_hpc.launch.slurm.job import RunJob
 from gyre_hpc.launch.slurm.sbatch import request_of, script, submit
 from gyre_hpc.launch.slurm.snapshot import as_it_stands, take
 from gyre_hpc.launch.surroundings import check_inputs
-from gyre_hpc.launch.telling import tell
+from gyre_hpc.launch.telling import fall_silent, tell
+from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.observability.job_record import RUN, JobRecord, jobs_of, record_job
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
@@ -36,15 +36,14 @@ def main(config: Config) -> int:
         tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
         return 0
     _refuse_twice(config)
-    folder = claim_run_folder(config, unix_s())
-    with all_or_nothing(folder, config):
+    with claimed_folder(config, unix_s()) as folder:
         folder.root.chmod(0o700)
         fill(folder, config)
         job = enqueue(config, folder)
     tell(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
     _add_satellites(config, folder, job)
     tell(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
-    return _watch(folder) if config.launch.wait else 0
+    return _stay(folder) if config.launch.wait else 0
 
 
 def _add_satellites(config: Config, folder: RunFolder, job: str) -> None:
@@ -94,21 +93,16 @@ def _made_up_hosts(config: Config) -> list[str]:
     return [f"node-{place}" for place in range(config.cluster.slurm.nodes)]
 
 
-def _watch(folder: RunFolder) -> int:
-    """The live view, until the run is over or Ctrl-C, which leaves the run alone."""
-    from gyre_hpc.report.story import is_over
-    from gyre_hpc.report.view import follow, make_view
-
-    def is_done() -> bool:
-        jobs = jobs_of(folder, RUN)
-        return folder.attempts.is_dir() and is_over(folder) and queue.job_state(jobs[-1].job) not in LIVING | PENDING
+def _stay(folder: RunFolder) -> int:
+    """The live view, until nothing of the run follows any more; its exit code. Ctrl-C leaves the run alone."""
+    from gyre_hpc.report.watch.attach import attach
+    from gyre_hpc.report.watch.watched import open_run
 
     try:
-        with make_view() as view:
-            follow(folder, is_done, view)
-    except KeyboardInterrupt:
-        tell(f"the run goes on; see: gyre status {folder.root}", sys.stderr)
-        return 0
-    summary = write_summary(read_story(folder.root))
-    tell(closing_line(summary, folder.report))
-    return 0 if summary.exit_code is None else summary.exit_code
+        code = attach(open_run(folder.root), when_left=STOPPED)
+    except OSError:  # a reader that is gone: the exit code is still wanted
+        fall_silent()
+        code = attach(open_run(folder.root), when_left=STOPPED)
+    if code == 0:
+        tell(closing_line(write_summary(read_story(folder.root)), folder.report))
+    return code

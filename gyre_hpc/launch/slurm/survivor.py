@@ -18,6 +18,7 @@ from gyre_hpc.launch.slurm import progress, queue
 from gyre_hpc.launch.slurm.chain import Ending, Fate, Next, fate_of, follow
 from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.machines.supervision import NODE_LOST
+from gyre_hpc.observability.job_events import ENDED, STARTED, of_job
 from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.attempts import highest_attempt
 
@@ -37,7 +38,8 @@ def go_on(config: Config, folder: RunFolder, task: Task, stop: Stop) -> tuple[Ne
         if not am_first or fate not in (Fate.running, Fate.preempted):
             return None
         attempt = highest_attempt(folder.attempts)
-        ending = Ending(code=NODE_LOST, signal="", fate=fate, fruitless=progress.fruitless(folder, attempt), allocations=attempt)
+        fruitless, allocations = progress.fruitless(folder, attempt), progress.allocations(folder, attempt)
+        ending = Ending(code=NODE_LOST, signal="", fate=fate, fruitless=fruitless, allocations=allocations)
         what, why = follow(ending, config.launch.chain, config.launch.chain_limit)
         # A waiting successor begins when this job is gone, however it goes.
         trouble = queue.requeue(task.job) if what is Next.requeue else queue.cancel(task.job)
@@ -85,10 +87,10 @@ class _Look:
 
 def _is_said(folder: RunFolder, task: Task) -> bool:
     """The first node lives and said what follows this start of the job."""
-    events = progress.of_job(folder, highest_attempt(folder.attempts))
+    events = of_job(folder, highest_attempt(folder.attempts))
     start = (task.job, task.restarts)
-    is_ours = any((event.fields.get("job"), event.fields.get("restarts")) == start for event in events if event.kind == progress.STARTED)
-    return is_ours and any(event.kind == progress.ENDED for event in events)
+    is_ours = any((event.fields.get("job"), event.fields.get("restarts")) == start for event in events if event.kind == STARTED)
+    return is_ours and any(event.kind == ENDED for event in events)
 
 
 def _time(folder: RunFolder, attempt: int) -> int:

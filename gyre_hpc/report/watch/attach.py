@@ -11,8 +11,9 @@ from gyre_hpc.report.watch.watched import Run, watch
 _JUDGE_EVERY_S = 2.0
 
 
-def attach(run: Run) -> int:
-    """Until nothing follows any more, or Ctrl-C, which leaves the run alone. Exit code: of the run; 0 while it goes on."""
+def attach(run: Run, when_left: int = 0) -> int:
+    """Until nothing follows any more, or Ctrl-C, which leaves the run alone. Exit code: of the run, 1 if it did not say; `when_left` while it
+    goes on."""
     judge = _Judge(run)
     try:
         with make_view() as view:
@@ -20,9 +21,9 @@ def attach(run: Run) -> int:
             follow(run.folder, judge.is_over, view)
     except KeyboardInterrupt:
         print(f"the run goes on; see: gyre status {run.folder.root}", file=sys.stderr)
-        return 0
-    end = watch(run).signs.end
-    return end.exit_code if end is not None else 1
+        return when_left
+    code = watch(run).verdict.exit_code
+    return 1 if code is None else code
 
 
 class _Judge:
@@ -50,6 +51,7 @@ class _Judge:
             self._final_since = None
             return False
         # A job that puts itself back into the queue does so after the attempt's end, and the queue is asked seldom.
-        may_follow = bool(watched.jobs.submitted) and watched.signs.end is not None and watched.signs.end.exit_code != 0
+        end = watched.signs.end
+        may_follow = bool(watched.jobs.submitted) and end is not None and end.exit_code != 0 and end.next != "end"
         self._final_since = now if self._final_since is None else self._final_since
         return not may_follow or now - self._final_since > FRESH_S + 10.0

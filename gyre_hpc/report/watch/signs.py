@@ -19,6 +19,7 @@ from pathlib import Path
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
+from gyre_hpc.observability.job_events import ENDED, of_job
 from gyre_hpc.protocol.node_map import RunStart
 from gyre_hpc.shell.node_map import read_start
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
@@ -38,6 +39,17 @@ class End:
     exit_code: int
     reason: str
     time: float
+    next: str = ""
+    """What follows it, as its job said: `requeue`, `leave`, `end`; empty: nobody said (yet)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """A job that ended before it began the attempt after the newest one."""
+
+    job: str
+    exit_code: int
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,27 +63,38 @@ class Signs:
     """None: its supervisor does not listen yet."""
     silent_s: float
     """Seconds since the newest sign of life; below SILENT_S while it lives. 0 without an attempt."""
+    refusal: Refusal | None = None
+    """None: no job was refused since."""
 
 
 def read_signs(folder: RunFolder, *, patient: bool = True, wait: Callable[[float], None] = time.sleep) -> Signs:
     """`patient`: where no sign is fresh, look for some seconds whether one comes."""
     attempt = highest_attempt(folder.attempts)
+    refusal = _refusal(folder, attempt + 1)
     if not attempt:
-        return Signs(attempt=0, end=None, start=None, silent_s=0.0)
+        return Signs(attempt=0, end=None, start=None, silent_s=0.0, refusal=refusal)
     end = read_end(folder, attempt)
     silent_s = 0.0 if end is not None else _silence(folder, attempt, patient, wait)
-    return Signs(attempt=attempt, end=end, start=_start(folder, attempt), silent_s=silent_s)
+    return Signs(attempt=attempt, end=end, start=_start(folder, attempt), silent_s=silent_s, refusal=refusal)
 
 
 def read_end(folder: RunFolder, attempt: int) -> End | None:
     """None: the attempt has not ended, or died without a word."""
     try:
         raw = json.loads(end_of(folder, attempt).read_bytes())
-        return End(exit_code=int(raw["exit_code"]), reason=str(raw["reason"]), time=float(raw["time"]))
+        return End(exit_code=int(raw["exit_code"]), reason=str(raw["reason"]), time=float(raw["time"]), next=str(raw.get("next", "")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         return End(exit_code=1, reason=f"its end cannot be read ({error})", time=0.0)
+
+
+def _refusal(folder: RunFolder, attempt: int) -> Refusal | None:
+    ended = [event.fields for event in of_job(folder, attempt) if event.kind == ENDED]
+    if not ended:
+        return None
+    newest = ended[-1]
+    return Refusal(job=str(newest["job"]), exit_code=int(newest["exit_code"]), reason=str(newest["reason"]))
 
 
 def answers_http(start: RunStart | None, token: str, within_s: float = 2.0) -> bool:

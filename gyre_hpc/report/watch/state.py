@@ -38,12 +38,14 @@ class Verdict:
     state: RunState
     text: str
     """For people, a line."""
+    exit_code: int | None = None
+    """Of the run, once it is over."""
 
 
 def judge(signs: Signs, jobs: Jobs, *, status_attempt: int, now: float) -> Verdict:
     """status_attempt: the one that wrote status.json; 0: none. now: unix seconds, for words alone."""
     if not signs.attempt:
-        return _before(jobs)
+        return _before(signs, jobs)
     if signs.end is not None:
         return _after(signs, jobs)
     if signs.silent_s >= SILENT_S:
@@ -55,13 +57,15 @@ def judge(signs: Signs, jobs: Jobs, *, status_attempt: int, now: float) -> Verdi
     return Verdict(state=RunState.running, text=f"attempt {signs.attempt} runs{where}{job}; last sign of life {signs.silent_s:.0f} s ago")
 
 
-def _before(jobs: Jobs) -> Verdict:
+def _before(signs: Signs, jobs: Jobs) -> Verdict:
     pending, living = jobs.pending(), jobs.living()
     if pending is not None:
         return Verdict(state=RunState.waiting, text=f"job {pending.id} waits in the queue ({pending.reason})")
     if living is not None:
         return Verdict(state=RunState.starting, text=f"job {living.id} is {living.state.lower()} on {living.nodes}; nothing has spoken yet")
     newest = jobs.newest
+    if (refused := _refused(signs, jobs)) is not None:
+        return refused
     if newest is None:
         return Verdict(state=RunState.never_started, text="it was never started")
     if not jobs.can_tell:
@@ -84,7 +88,7 @@ def _after(signs: Signs, jobs: Jobs) -> Verdict:
     is_next = living is not None and (living.id != own or (living.start or 0.0) > end.time)
     if end.exit_code != 0 and living is not None and is_next and living.state != "COMPLETING":
         return Verdict(state=RunState.starting, text=f"{over}; job {living.id} starts the next one")
-    return Verdict(state=RunState.over, text=over)
+    return _refused(signs, jobs) or Verdict(state=RunState.over, text=over, exit_code=end.exit_code)
 
 
 def _silent(signs: Signs, jobs: Jobs, now: float) -> Verdict:
@@ -95,7 +99,18 @@ def _silent(signs: Signs, jobs: Jobs, now: float) -> Verdict:
         return Verdict(state=RunState.requeued, text=f"{told}; job {pending.id} waits in the queue again ({pending.reason})")
     if living is not None:
         return Verdict(state=RunState.silent, text=f"{told}; job {living.id} is {living.state.lower()} on {living.nodes}")
+    if (refused := _refused(signs, jobs)) is not None:
+        return refused
     job = signs.start.job if signs.start is not None else ""
     if job and jobs.can_tell:
         return Verdict(state=RunState.dead, text=f"{told}, and job {job} is gone: it ended without a word")
     return Verdict(state=RunState.silent, text=told)
+
+
+def _refused(signs: Signs, jobs: Jobs) -> Verdict | None:
+    """The newest job ended before it began an attempt; None: it did not. One that waits or runs is not asked."""
+    refusal = signs.refusal
+    if refusal is None or (jobs.newest is not None and jobs.newest.job != refusal.job):
+        return None
+    told = f"job {refusal.job} was refused before attempt {signs.attempt + 1}: {refusal.reason} (exit code {refusal.exit_code})"
+    return Verdict(state=RunState.over, text=told, exit_code=refusal.exit_code)

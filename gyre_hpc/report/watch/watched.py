@@ -106,7 +106,7 @@ def as_json(watched: Watched) -> dict[str, Any]:
         "text": watched.verdict.text,
         "attempt": signs.attempt,
         "silent_s": signs.silent_s,
-        "exit_code": None if signs.end is None else signs.end.exit_code,
+        "exit_code": watched.verdict.exit_code if signs.end is None else signs.end.exit_code,
         "job": None if job is None else msgspec.to_builtins(job),
         "outlook": None if watched.outlook is None else dataclasses.asdict(watched.outlook),
     }

@@ -76,6 +76,12 @@ def test_groups_choose_kinds():
         (["scheduler.mode=nope"], "scheduler.mode", "elastic"),
         (["algo.updates"], "command line", "KEY=VALUE"),
         (["algo=3"], "command line", "GROUP=NAME"),
+        (["+seed=3"], "seed", "leave the + out"),
+        (["~cluster.slurm.options.nice"], "cluster.slurm.options.nice", "nothing of that name"),
+        (["cluster.slurm.option=3"], "cluster.slurm.option", "cluster.slurm.options"),
+        (["cluster=slurm", "cluster.slurm.options={nice: {a: b}}"], "cluster.slurm.options.nice", "text"),
+        (["launch.satellites=2"], "launch.satellites", "cluster=slurm"),
+        (["launch.dry_run=true"], "launch.dry_run", "cluster=slurm"),
     ],
 )
 def test_a_bad_override_names_field_and_remedy(overrides: list[str], field: str, remedy: str):
@@ -84,6 +90,14 @@ def test_a_bad_override_names_field_and_remedy(overrides: list[str], field: str,
     assert caught.value.field == field
     assert remedy in caught.value.remedy
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("plus", ["", "+", "++"])
+@pytest.mark.parametrize("override", ["cluster.slurm.options={nice: 100}", "cluster.slurm.options.nice=100"])
+def test_a_name_below_a_mapping_is_everybodys_own_and_needs_no_plus(plus: str, override: str):
+    assert compose_config([plus + override]).cluster.slurm.options == {"nice": "100"}
+    own = compose_config([f"{plus}harness.environment.A=1", f"{plus}engine.sglang.environ={{B: x}}"])
+    assert (own.harness.environment, own.engine.sglang.environ) == ({"A": "1"}, {"B": "x"})
 
 
 def test_a_conf_where_the_user_stands_comes_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

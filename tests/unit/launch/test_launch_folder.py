@@ -9,7 +9,7 @@ import pytest
 from gyre_hpc.config.schema import Config, PathsConfig
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.folder import prepare
+from gyre_hpc.launch.folder import claimed_folder, fill, prepare
 from gyre_hpc.observability.events import read_events
 
 
@@ -47,13 +47,30 @@ def test_a_folder_that_takes_no_writes_is_bad_input_and_left_as_it_was_found(tmp
         patched.setattr("gyre_hpc.launch.folder.store_config", full)
         with pytest.raises(UserError, match="paths.run=.*no space left"):
             prepare(config_for(root), 0.0)
-    assert not list(root.iterdir())
+        assert not root.exists()
+        root.mkdir()
+        with pytest.raises(UserError):
+            prepare(config_for(root), 0.0)
+    assert not list(root.iterdir()), "what was there stays"
     prepare(config_for(root), 0.0)
     with monkeypatch.context() as patched:
         patched.setattr("gyre_hpc.launch.folder.store_config", full)
         with pytest.raises(UserError, match="resume=.*no space left"):
             prepare(config_for(root, resume=True), 0.0)
     assert [path.name for path in (root / "attempts").iterdir()] == ["1"], "the attempt that may live there goes on"
+
+
+def test_of_a_start_that_was_refused_no_folder_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError), claimed_folder(Config(), 1e9) as folder:
+        fill(folder, Config())
+        raise UserError("cluster.slurm", "", "SLURM refused the job")
+    assert not (tmp_path / "outputs").exists()
+    (tmp_path / "outputs").mkdir()
+    with pytest.raises(UserError), claimed_folder(Config(), 1e9) as folder:
+        (folder.root / "mine").touch()
+        raise UserError("cluster.slurm", "", "SLURM refused the job")
+    assert [path.name for path in folder.root.iterdir()] == ["mine"], "what others put there stays"
 
 
 def test_a_folder_that_holds_a_run_is_not_taken_again(tmp_path: Path):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.launch.slurm.progress import brought, fruitless
+from gyre_hpc.launch.slurm.progress import allocations, brought, fruitless
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress, ExecutionEnd, Record
@@ -80,3 +80,11 @@ def test_what_was_before_somebodys_own_start_counts_no_more(tmp_path: Path, rest
     folder = RunFolder(tmp_path)
     told(folder, 3, "job_started", restarts=restarts, asker=asker)
     assert fruitless(folder, 4) == (2 if is_by_hand else 4)
+
+
+def test_allocations_are_counted_since_somebodys_own_start(tmp_path: Path):
+    folder = RunFolder(tmp_path)
+    for attempt, restarts, asker in ((1, 0, ""), (2, 1, ""), (3, 0, "7"), (4, 0, ""), (5, 1, "")):
+        told(folder, attempt, "job_started", restarts=restarts, asker=asker)
+    assert [allocations(folder, attempt) for attempt in range(1, 6)] == [1, 2, 3, 1, 2]
+    assert allocations(RunFolder(tmp_path / "silent"), 3) == 3

@@ -6,15 +6,17 @@ import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
+from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.job_record import JobRecord
 from gyre_hpc.observability.status import Status
 from gyre_hpc.protocol.node_map import RunStart
 from gyre_hpc.report.watch.jobs import Jobs
 from gyre_hpc.report.watch.outlook import look_ahead
-from gyre_hpc.report.watch.signs import End, Signs
+from gyre_hpc.report.watch.signs import End, Refusal, Signs, read_signs
 from gyre_hpc.report.watch.squeue import Queue, QueueJob
 from gyre_hpc.report.watch.state import RunState, judge
 from gyre_hpc.report.watch.watched import Run, Watched, job_lines
+from gyre_hpc.supervisor.attempts import claim_attempt
 
 NOW = 1_000_000.0
 START = RunStart(1, "http://n1:7", job="12", host="n1", pid=5)
@@ -28,8 +30,10 @@ def jobs(*queued: QueueJob, submitted: tuple[str, ...] = ("12",), asked: float =
     return Jobs(submitted=tuple(JobRecord(job=job) for job in submitted), queue=Queue(time=NOW, asked=asked, jobs=queued))
 
 
-def signs(attempt: int = 1, *, end: End | None = None, silent_s: float = 1.0, start: RunStart | None = START) -> Signs:
-    return Signs(attempt=attempt, end=end, start=start, silent_s=silent_s)
+def signs(
+    attempt: int = 1, *, end: End | None = None, silent_s: float = 1.0, start: RunStart | None = START, refusal: Refusal | None = None
+) -> Signs:
+    return Signs(attempt=attempt, end=end, start=start, silent_s=silent_s, refusal=refusal)
 
 
 ENDED = End(exit_code=130, reason="SIGTERM", time=NOW - 60)
@@ -65,6 +69,37 @@ PENDING, RUNNING = queue_job("12", "PENDING"), queue_job("12", "RUNNING", NOW - 
 def test_a_run_is_judged_by_its_signs_and_the_queue(seen: Signs, at: Jobs, status_attempt: int, state: RunState):
     verdict = judge(seen, at, status_attempt=status_attempt, now=NOW)
     assert verdict.state is state, verdict
+
+
+REFUSAL = Refusal(job="12", exit_code=2, reason="n2: network.interface='x': no such card")
+
+
+@pytest.mark.parametrize(
+    ("seen", "at", "code"),
+    [
+        (signs(0, refusal=REFUSAL), jobs(), 2),
+        (signs(0, refusal=REFUSAL), NONE, 2),  # started by hand
+        (signs(end=ENDED, refusal=REFUSAL), jobs(), 2),
+        (signs(silent_s=40.0, refusal=REFUSAL), jobs(), 2),
+        (signs(0, refusal=REFUSAL), jobs(RUNNING), None),
+        (signs(0, refusal=REFUSAL), jobs(submitted=("12", "13")), None),  # somebody tried again
+        (signs(end=ENDED, refusal=REFUSAL), jobs(submitted=("12", "13")), 130),
+    ],
+)
+def test_a_job_that_was_refused_before_its_attempt_is_told_with_the_reason(seen: Signs, at: Jobs, code: int | None):
+    verdict = judge(seen, at, status_attempt=1, now=NOW)
+    assert verdict.exit_code == code and (REFUSAL.reason in verdict.text) is (code == 2)
+    assert code is None or verdict.state is RunState.over
+
+
+def test_what_a_job_said_before_its_attempt_is_read_until_that_attempt_begins(tmp_path: Path):
+    folder = RunFolder(tmp_path)
+    events = EventWriter(folder.events("job", 1), "job", 1)
+    events.note("job_ended", {"job": "12", "exit_code": 2, "signal": "", "next": "end", "reason": "no"})
+    events.close()
+    assert read_signs(folder).refusal == Refusal(job="12", exit_code=2, reason="no")
+    claim_attempt(folder.attempts)
+    assert read_signs(folder, patient=False).refusal is None
 
 
 def test_silence_is_told_with_its_length_and_the_job():
