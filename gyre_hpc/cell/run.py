@@ -37,6 +37,7 @@ from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.startup import Startup
 from gyre_hpc.shell.arguments import Birth
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.host import Host, NoteSink
 from gyre_hpc.shell.lifetime import die_with_born_parent, end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
@@ -165,7 +166,7 @@ async def lead(
     client = KvClient(lambda cell: host.address(cell), birth.run_token)
     intake = None if engine.kv is None else KvIntake(engine.kv, crew)
     kv = KvActions(birth.name, engine, crew, client, intake)
-    events = EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    events = open_events(folder, birth.name, birth.attempt)
     records, machine_log = open_log(birth)
     host = Host(
         name=birth.name,

@@ -2,6 +2,7 @@
 
 Invariants (each has a test):
   - a writer that started never raises into its caller: what could not be written is counted;
+  - what was noted is in the file about FLUSH_S later, whether more is noted or not, as far as it takes writes;
   - a line torn by a crash is skipped by readers and never glued to the next one;
   - a reader that polls returns every whole line exactly once, in time order within a poll.
 Fields are plain JSON: ids and versions as text, times in seconds, shares as fractions.
@@ -9,7 +10,7 @@ Fields are plain JSON: ids and versions as text, times in seconds, shares as fra
 
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +39,23 @@ class Event(msgspec.Struct, frozen=True):
     fields: dict[str, Any] = {}
 
 
-class EventWriter:
-    """The events of one process. Thread-safe. A flush happens by size or age at a write, at `flush`, and at `close`."""
+Later = Callable[[float, Callable[[], None]], None]
+"""`later(seconds, call)`: once, from whatever thread. Raises RuntimeError when it cannot any more."""
 
-    def __init__(self, path: Path, process: str, attempt: int) -> None:
+
+class EventWriter:
+    """The events of one process. Thread-safe. Without `later` each event is written at once. With it those of a burst are written together:
+    by size, or FLUSH_S after the first of them; it is asked only while something waits."""
+
+    def __init__(self, path: Path, process: str, attempt: int, later: Later | None = None) -> None:
         """Raises OSError if the file cannot be opened: a monitor that cannot start stops the run."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.process, self.attempt = process, attempt
         self.num_lost = 0
         """Events that were dropped."""
+        self._later = later
+        self._is_due = False
+        """`later` was asked, and has not called yet."""
         self._encoder = msgspec.json.Encoder(enc_hook=str)
         self._lock = threading.Lock()
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
@@ -66,8 +75,9 @@ class EventWriter:
         with self._lock:
             self._pending += line + b"\n"
             self._num_pending += 1
-            if len(self._pending) >= FLUSH_BYTES or now - self._flushed_at >= FLUSH_S:
+            if self._later is None or len(self._pending) >= FLUSH_BYTES or now - self._flushed_at >= FLUSH_S:
                 self._write()
+            self._arm()
 
     def flush(self) -> None:
         """Hand everything to the operating system. Never raises."""
@@ -80,6 +90,22 @@ class EventWriter:
             if self._fd >= 0:
                 os.close(self._fd)
                 self._fd = -1
+
+    def _arm(self) -> None:
+        """What is left, of a burst or by a disk that is full, gets its turn."""
+        if self._later is None or self._is_due or not self._num_pending or self._fd < 0:
+            return
+        try:
+            self._later(FLUSH_S, self._due)
+            self._is_due = True
+        except RuntimeError:  # the loop is gone, and the process with it soon
+            self._write()
+
+    def _due(self) -> None:
+        with self._lock:
+            self._is_due = False
+            self._write()
+            self._arm()
 
     def _write(self) -> None:
         self._flushed_at = monotonic_s()

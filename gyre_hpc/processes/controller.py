@@ -22,10 +22,10 @@ from gyre_hpc.machines.batch import BatchMachine, actions
 from gyre_hpc.machines.batch.records import Record
 from gyre_hpc.machines.batch.satellites import KeepSatellites
 from gyre_hpc.machines.membership import Membership
-from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.tracker import make_tracker
 from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.log import MachineLog, read_log
@@ -49,9 +49,7 @@ async def serve(birth: Birth) -> None:
     records, machine_log = open_logs(birth)
     preparing = Preparing(config, JournalTail(folder.journal))
     status = StatusWriter(folder.status, experiment=config.experiment, attempt=birth.attempt)
-    notes = Notes(
-        EventWriter(folder.events(birth.name, birth.attempt), birth.name, birth.attempt), make_tracker(config.tracker, folder.tensorboard)
-    )
+    notes = Notes(open_events(folder, birth.name, birth.attempt), make_tracker(config.tracker, folder.tensorboard))
     checkpoints = Checkpoints(folder, warm_folder(config, cache_folder(config), _sources()), notes.note)
     host = Host(
         name=birth.name,

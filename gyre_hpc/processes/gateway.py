@@ -6,10 +6,10 @@ import os
 import sys
 
 from gyre_hpc.gateway.run import Gateway
-from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.descriptors import raise_descriptor_limit
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.shell.refusal import refusing
 
@@ -17,7 +17,7 @@ from gyre_hpc.shell.refusal import refusing
 async def serve(birth: Birth) -> None:
     """Until the parent goes, a signal comes, or a newer attempt of the run lives."""
     stacks.of_birth(birth)
-    events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    events = open_events(birth.folder, birth.name, birth.attempt)
     gateway = Gateway(birth, events.note, os.getpid())
     end_with_parent(gateway.host.end)
     try:

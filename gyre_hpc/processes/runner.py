@@ -4,10 +4,10 @@ import asyncio
 import logging
 import sys
 
-from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.runner.run import run
 from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.refusal import refusing
 
 log = logging.getLogger(__name__)
@@ -21,7 +21,7 @@ def main(argv: list[str] | None = None) -> int:
 
 async def _live(birth: Birth) -> None:
     stacks.of_birth(birth)
-    events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    events = open_events(birth.folder, birth.name, birth.attempt)
     try:
         log.info("runner ends: %s", await run(birth, events.note))
     finally:

@@ -16,10 +16,10 @@ from gyre_hpc.engines.scripted import ScriptedAnswer, ScriptedEngine
 from gyre_hpc.machines.base import Restarted
 from gyre_hpc.machines.batch.settings import BEFORE_FIRST_STEP
 from gyre_hpc.machines.member import Member
-from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
 from gyre_hpc.suites import create_scripted_agent
@@ -45,7 +45,7 @@ async def serve(birth: Birth) -> None:
     """Until the parent goes, a signal comes, or a newer attempt of the run lives."""
     stacks.of_birth(birth)
     config, interface = birth.config, birth.config.network.interface
-    events = EventWriter(birth.folder.events(birth.name, birth.attempt), birth.name, birth.attempt)
+    events = open_events(birth.folder, birth.name, birth.attempt)
     engine = ScriptedEngine(
         demonstrator(config),
         run_token=birth.run_token,

@@ -14,9 +14,9 @@ from pathlib import Path
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
 from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
-from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.node_map import FIRST, RunStart
 from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.node_map import find_start, read_start
 from gyre_hpc.shell.stacks import write_when_asked
 from gyre_hpc.shell.timers import until
@@ -70,7 +70,7 @@ async def _first(here: Here, given: argparse.Namespace) -> int:
         raise UserError("--attempt", given.attempt, "on the first node: the number that was claimed in the run folder")
     write_when_asked(here.folder.stacks(here.name, given.attempt, 1))
     supervisor = Supervisor(here, given.attempt, Job(id=given.job, restarts=given.restarts))
-    with contextlib.closing(_events(here, given.attempt)) as events:
+    with contextlib.closing(open_events(here.folder, here.name, given.attempt)) as events:
         return await supervisor.run(events.note)
 
 
@@ -87,7 +87,7 @@ async def _other(here: Here, given: argparse.Namespace) -> int:
     write_when_asked(here.folder.stacks(here.name, start.attempt, 1))
     cells = 0 if not given.name else given.cells or room_for_cells(here, start.attempt)
     supervisor = NodeSupervisor(here, start, cells)
-    with contextlib.closing(_events(here, start.attempt)) as events:
+    with contextlib.closing(open_events(here.folder, here.name, start.attempt)) as events:
         code = await supervisor.run(events.note)
     if code != SUPERSEDED and not here.config.debug.keep_workspaces:  # a newer attempt may work there
         with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
@@ -101,10 +101,6 @@ def _find(folder: RunFolder, given: argparse.Namespace) -> RunStart | None:
     if given.name:
         return newest_start(folder)
     return find_start(folder, attempt=given.attempt, job=given.job, restarts=given.restarts)
-
-
-def _events(here: Here, attempt: int) -> EventWriter:
-    return EventWriter(here.folder.events(here.name, attempt), here.name, attempt)
 
 
 if __name__ == "__main__":

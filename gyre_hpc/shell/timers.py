@@ -38,6 +38,16 @@ def after(seconds: float, call: Callable[[], None]) -> asyncio.TimerHandle:
     return asyncio.get_running_loop().call_later(seconds, call)
 
 
+def after_from_any_thread() -> Callable[[float, Callable[[], None]], None]:
+    """`after` on the loop that runs here, for callers of whatever thread. What it returns raises RuntimeError once that loop is closed."""
+    loop = asyncio.get_running_loop()
+
+    def later(seconds: float, call: Callable[[], None]) -> None:
+        loop.call_soon_threadsafe(loop.call_later, seconds, call)
+
+    return later
+
+
 def within(seconds: float) -> asyncio.Timeout:
     """`async with within(s)`: the deadline of a read that no library limits. Raises TimeoutError."""
     return asyncio.timeout(seconds)

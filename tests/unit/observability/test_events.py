@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -78,15 +79,103 @@ def test_new_files_are_found_by_a_later_poll(tmp_path: Path):
     assert [event.kind for event in reader.poll()] == ["two"]
 
 
-def test_events_are_buffered_until_size_age_or_flush(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    now = [100.0]
-    monkeypatch.setattr(module, "monotonic_s", lambda: now[0])
+def full(fd: int, data: bytes) -> int:
+    raise OSError(28, "No space left on device")
+
+
+class Clock:
+    """Time, and what is to be called at a time, by hand."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 100.0
+        self.calls: list[tuple[float, Callable[[], None]]] = []
+        monkeypatch.setattr(module, "monotonic_s", lambda: self.now)
+
+    def later(self, seconds: float, call: Callable[[], None]) -> None:
+        self.calls.append((self.now + seconds, call))
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        due = [call for at, call in self.calls if at <= self.now]
+        self.calls = [(at, call) for at, call in self.calls if at > self.now]
+        for call in due:
+            call()
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch)
+
+
+def kinds(folder: Path) -> list[str]:
+    return [event.kind for event in read_events(folder)]
+
+
+def test_without_a_timer_each_event_is_written_at_once(tmp_path: Path):
     writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
+    for count in (1, 2, 3):
+        writer.note("one", {})
+        assert len(kinds(tmp_path)) == count
+
+
+def test_the_tail_of_a_burst_is_written_though_nothing_follows(tmp_path: Path, clock: Clock):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, clock.later)
+    clock.pass_time(60.0)
+    for kind in ("first", "second", "third"):
+        writer.note(kind, {})
+    assert kinds(tmp_path) == ["first"] and len(clock.calls) == 1
+    clock.pass_time(module.FLUSH_S)
+    assert kinds(tmp_path) == ["first", "second", "third"]
+
+
+def test_no_timer_is_armed_while_nothing_waits(tmp_path: Path, clock: Clock):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, clock.later)
+    clock.pass_time(60.0)
+    assert not clock.calls
+    writer.note("alone", {})
+    assert not clock.calls, "it was written"
+    writer.note("another", {})
+    clock.pass_time(module.FLUSH_S)
+    clock.pass_time(60.0)
+    assert not clock.calls and len(kinds(tmp_path)) == 2
+
+
+def test_what_a_full_disk_refused_is_tried_until_it_is_written(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, clock.later)
+    real = os.write
+    monkeypatch.setattr(module.os, "write", full)
+    writer.note("kept", {})
+    clock.pass_time(60.0)
+    assert len(clock.calls) == 1
+    monkeypatch.setattr(module.os, "write", real)
+    clock.pass_time(module.FLUSH_S)
+    assert kinds(tmp_path) == ["kept"] and not clock.calls
+
+
+def test_a_loop_that_is_gone_costs_no_event(tmp_path: Path, clock: Clock):
+    def gone(seconds: float, call: Callable[[], None]) -> None:
+        raise RuntimeError("Event loop is closed")
+
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, gone)
+    writer.note("one", {})
+    writer.note("two", {})
+    assert kinds(tmp_path) == ["one", "two"]
+
+
+def test_a_closed_writer_arms_nothing(tmp_path: Path, clock: Clock):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, clock.later)
+    writer.close()
+    writer.note("late", {})
+    assert not clock.calls and kinds(tmp_path) == []
+
+
+def test_events_are_buffered_until_size_age_or_flush(tmp_path: Path, clock: Clock):
+    writer = EventWriter(tmp_path / "a.jsonl", "p", 1, clock.later)
     writer.note("one", {})
     assert read_events(tmp_path) == []
     writer.flush()
     assert len(read_events(tmp_path)) == 1
-    now[0] += module.FLUSH_S
+    clock.now += module.FLUSH_S
     writer.note("two", {})
     assert len(read_events(tmp_path)) == 2
     writer.note("large", {"text": "x" * module.FLUSH_BYTES})
@@ -102,10 +191,6 @@ def test_a_writer_that_cannot_start_says_so(tmp_path: Path):
 def test_a_full_disk_never_reaches_the_caller_and_is_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     writer = EventWriter(tmp_path / "a.jsonl", "p", 1)
     real = os.write
-
-    def full(fd: int, data: bytes) -> int:
-        raise OSError(28, "No space left on device")
-
     monkeypatch.setattr(module.os, "write", full)
     writer.note("kept", {})
     writer.flush()
