@@ -1,5 +1,6 @@
 """Deadlines that follow from several keys: what a foreign server adds to what a cell takes by itself. Seconds."""
 
+from gyre_hpc.config.cluster_schema import ClusterKind
 from gyre_hpc.config.engine_schema import EngineKind
 from gyre_hpc.config.schema import Config
 
@@ -19,3 +20,14 @@ def switch_step_s(config: Config) -> float:
 def no_progress_s(config: Config) -> float:
     """Nothing at all happens for so long: the run ends. Longer than the slowest execution, and than a cell's start."""
     return max(300.0, 3 * config.suite.hard_deadline_s) + cell_start_s(config) - config.cluster.start_deadline_s
+
+
+ENDING_S = 25.0
+"""What a stop in order takes beside the last save: the controller's grace, then everybody's."""
+
+
+def last_save_s(config: Config) -> float:
+    """Longest that a stop in order waits for the last save: on SLURM the job is over signal_s after it was told."""
+    if config.cluster.kind is not ClusterKind.slurm:
+        return config.checkpoint.stop_s
+    return max(0.0, min(config.checkpoint.stop_s, config.cluster.slurm.signal_s - ENDING_S))

@@ -228,6 +228,9 @@ class CheckpointConfig:
     before_publish: bool = True
     every: int = 1
     keep: int = 2
+    stop_s: float = 90.0
+    """Longest that a stop in order waits for updates that no checkpoint holds yet to be saved; on SLURM it also leaves of
+    cluster.slurm.signal_s what ending takes."""
 
 
 @dataclass(kw_only=True)

@@ -40,7 +40,7 @@ NOT_NEGATIVE = (
     "algo.truncated_is", "algo.top_k", "transport.kv_budget_s",
     "warm_start.executions", "warm_start.epochs", "evaluation.tasks",
     "harness.max_calls", "harness.context_tokens", "harness.max_output_tokens", "gateway.max_tokens_per_execution", "gateway.malformed_window",
-    "suite.fruitless_window",
+    "suite.fruitless_window", "checkpoint.stop_s",
 )  # fmt: skip
 SHARES = {
     "scheduler.theta0": (False, True),

@@ -92,6 +92,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "first_token": ("call", "the first token that a gateway shard got in its life"),
     "process_registered": ("process incarnation pid", "it can be reached"),
     "process_ended": ("reason process? incarnation? code?", "a child of the supervisor is gone; without process: the noting one ends"),
+    "last_save": ("reason waits_s", "before an orderly stop: what is waited for, and how long at most; 0: nothing (more)"),
     "stacks_asked": (
         "process incarnation reason files",
         "a child that missed a deadline, or does not end, was to write its Python stacks to files (of the run folder) before it is killed",
@@ -112,7 +113,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "warm_start": ("cached? executions? tokens? micro_batches?", "version 0 is loaded from the cache, or about to be fitted"),
     "blind": ("passed total pass_rate", "a scripted agent that never reads a file, on held-out tasks"),
     "evaluation": ("slot version passed total pass_rate", "held-out tasks on a frozen version; slot = updates made"),
-    "checkpoint": ("version loaded? saved? as?", "a checkpoint was loaded or saved"),
+    "checkpoint": ("version loaded? saved? seconds? as?", "a checkpoint was loaded or saved; seconds it took to save"),
     "alarm": ("what reason? cell? group? kind? version?", "somebody should look"),
     "step_failed": ("step reason", "a step of a cell failed; it is tried again or the cell says it is lost"),
     "action_failed": ("key reason", "something a runner tried for an execution that is over failed"),

@@ -11,6 +11,8 @@ from gyre_hpc.protocol.supervision import (
     Register,
     RendezvousOpen,
     RestartCell,
+    SaveAnswer,
+    SaveNow,
     SetAside,
 )
 from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
@@ -21,7 +23,7 @@ from gyre_hpc.protocol.to_runner import Assignment
 Message = (
     Order | CellReport | GatewayReport | RunnerReport | Table | Assignment
     | Register | Directory | RestartCell | SetAside | FinishRun
-    | NodeOrders | NodeReport | RendezvousOpen | Command
+    | NodeOrders | NodeReport | RendezvousOpen | Command | SaveNow | SaveAnswer
 )  # fmt: skip
 
 

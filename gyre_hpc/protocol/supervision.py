@@ -61,6 +61,20 @@ class FinishRun(msgspec.Struct, frozen=True, tag="finish_run"):
     reason: str
 
 
+class SaveNow(msgspec.Struct, frozen=True, tag="save_now"):
+    """supervisor -> controller: the run is stopped in order; what no checkpoint holds is to be saved first. Again until answered."""
+
+    reason: str
+
+
+class SaveAnswer(msgspec.Struct, frozen=True, tag="save_answer"):
+    """controller -> supervisor: whether the stop should wait. Sent again when that changes."""
+
+    waits_s: float
+    """At most so long, from now; 0: there is nothing (more) to wait for."""
+    reason: str
+
+
 class RendezvousOpen(msgspec.Struct, frozen=True, tag="rendezvous_open"):
     """Agent of part 0 of a cell over several nodes -> supervisor-0: its store listens, the other parts may come."""
 

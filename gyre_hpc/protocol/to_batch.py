@@ -142,6 +142,10 @@ class CellReport(msgspec.Struct, frozen=True, tag="cell_report"):
     applied: Applied | None = None
     fitted: str = ""
     """Id of the newest finished warm start."""
+    saved: Version | None = None
+    """Newest version of this incarnation that needs no saving: a checkpoint holds it, or it follows from the configuration."""
+    save_s: float = 0.0
+    """What the slowest save took; 0: none was made."""
     fit_progress: float = 0.0
     """Share of the warm start done, 0..1."""
     switch: SwitchTiming | None = None

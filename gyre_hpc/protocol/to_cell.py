@@ -106,5 +106,7 @@ class Order(msgspec.Struct, frozen=True, tag="order"):
     commit: CommitOrder | None = None
     apply: ApplyOrder | None = None
     fit: FitOrder | None = None
+    save: bool = False
+    """core only: the run is about to be stopped. Save the newest version at once if no checkpoint holds it, and each that comes after it."""
     kv: KvOrder | None = None
     """Set when the role becomes `train`, and the same for that whole term."""

@@ -146,6 +146,7 @@ def _cell(scenario: Scenario, process: Process) -> CellSettings:
         heartbeat_s=3.0,
         core_heartbeat_s=1.0,
         checkpoint_before_publish=scenario.checkpoint_before_publish,
+        checkpoint_every=scenario.checkpoint_every,
         pull_deadline_s=4.0,
         fetch_deadline_s=4.0,
         hand_in_deadline_s=6.0,

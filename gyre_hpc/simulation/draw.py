@@ -108,7 +108,14 @@ def draw(seed: int) -> Scenario:
         max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
-    return _on_nodes(_with_faults(_paired(scenario), dice))
+    return _on_nodes(_with_faults(_passing_over(_paired(scenario)), dice))
+
+
+def _passing_over(scenario: Scenario) -> Scenario:
+    """Without a checkpoint before each publish, most save only now and then; drawn apart."""
+    if scenario.checkpoint_before_publish:
+        return scenario
+    return msgspec.structs.replace(scenario, checkpoint_every=random.Random(f"every {scenario.seed}").choice([1, 2, 3]))
 
 
 def _on_nodes(scenario: Scenario) -> Scenario:

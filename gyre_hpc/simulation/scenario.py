@@ -94,6 +94,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
     checkpoint_before_publish: bool = True
+    checkpoint_every: int = 1
+    """Above 1 only without before_publish."""
     token_s: float = 0.04
     """Between two tokens of an engine."""
     max_calls: int = 64
@@ -109,7 +111,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
-        modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}"
+        modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}, every {self.checkpoint_every}"
         cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}{f', {self.nodes} more nodes' if self.nodes else ''}"
         limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution, {self.token_s:g} s a token"
         head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"

@@ -12,6 +12,7 @@ from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
 from gyre_hpc.machines.call.actions import EngineAttempt
 from gyre_hpc.protocol.micro_batch import MicroBatch
+from gyre_hpc.protocol.supervision import SaveAnswer
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_runner import Begin
 from gyre_hpc.simulation.engine import Engine
@@ -77,6 +78,8 @@ class Watch:
         self._documents.sent(sender, to, message)
         if isinstance(message, Order) and message.apply is not None:
             self._training.ordered_to_apply(message.apply)
+        elif isinstance(message, SaveAnswer):
+            self._training.last_save(sender, message)
 
     def durable(self, process: Process, record: Any) -> None:
         if process.kind == "gateway":

@@ -6,6 +6,7 @@ from gyre_hpc.config.schema import SchedulerMode, Staleness
 from gyre_hpc.machines.batch.records import CommitIntended
 from gyre_hpc.machines.cell.actions import Apply
 from gyre_hpc.protocol.identity import ExecutionId, Version
+from gyre_hpc.protocol.supervision import SaveAnswer
 from gyre_hpc.protocol.to_batch import HandIn
 from gyre_hpc.protocol.to_cell import ApplyOrder
 from gyre_hpc.simulation.kernel import Violation
@@ -40,6 +41,16 @@ class TrainingTruth:
     def ordered_to_apply(self, ask: ApplyOrder) -> None:
         if ask.manifest_hash not in self._intended:
             raise Violation(f"update {ask.update}: to be applied before the intent is durable")
+
+    def last_save(self, process: Process, answer: SaveAnswer) -> None:
+        """An orderly stop is told that it need not wait (any longer): then a next attempt must find the newest version."""
+        state, sim = process.machine.state, self._sim  # type: ignore[union-attr]
+        sim.counts["last_saves_waited_for"] += answer.waits_s > 0
+        if answer.waits_s > 0 or answer.reason != f"{state.version} is saved" or state.version.step == 0 or process.attempt < sim.attempt:
+            return
+        newest = sim.disk.newest()
+        if newest is None or sim.disk.checkpoints[newest].version.step != state.version.step:
+            raise Violation(f"a stop is told that {state.version} is saved; the newest checkpoint is {newest}")
 
     def applies(self, cell: Any, action: Apply) -> None:
         """Just before the core makes its step."""

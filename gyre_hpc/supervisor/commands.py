@@ -5,7 +5,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from gyre_hpc.config.deadlines import cell_start_s
+from gyre_hpc.config.deadlines import cell_start_s, last_save_s
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.machines.supervision import SupervisionSettings
 from gyre_hpc.protocol.node_map import FIRST, NodeMap, local_map
@@ -120,5 +120,6 @@ def settings_for(config: Config, attempt: int, nodes: NodeMap | None = None, kin
         kind=kind,
         start_deadline_s=cluster.start_deadline_s,
         cell_start_deadline_s=cell_start_s(config),
+        save_s=last_save_s(config),
     )
     return replace(settings, node_silence_ticks=round(cluster.slurm.node_silence_s / settings.tick_s))

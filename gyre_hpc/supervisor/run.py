@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gyre_hpc.clock import unix_s
+from gyre_hpc.config.deadlines import last_save_s
 from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.supervision import (
     STOPPED,
@@ -64,7 +65,7 @@ class Supervisor:
         self._host = host = here.make_host(self._attempt, self._actions(), note, {})
         url = await host.bind(here.config.network.interface)
         self._commands = here.commands(self._attempt, url, self._nodes)
-        end_with_parent(self._stop, within_s=END_WITHIN_S)
+        end_with_parent(self._stop, within_s=END_WITHIN_S + round(last_save_s(here.config)))
         write_private(here.folder.start(self._attempt), msgspec.json.encode(self._start(url)))
         await live(host, SupervisionMachine(settings_for(here.config, self._attempt, self._nodes, here.offer().kind)), note)
         return self._exit_code

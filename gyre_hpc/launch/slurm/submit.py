@@ -14,6 +14,7 @@ from gyre_hpc.launch.folder import claimed_folder, fill
 from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.cell_map import cut, node_map
 from gyre_hpc.launch.slurm.job import RunJob
+from gyre_hpc.launch.slurm.last_save import check_last_save
 from gyre_hpc.launch.slurm.sbatch import request_of, script, submit
 from gyre_hpc.launch.slurm.snapshot import as_it_stands, take
 from gyre_hpc.launch.surroundings import check_inputs
@@ -36,6 +37,7 @@ def main(config: Config) -> int:
         tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
         return 0
     _refuse_twice(config)
+    check_last_save(config)
     with claimed_folder(config, unix_s()) as folder:
         folder.root.chmod(0o700)
         fill(folder, config)

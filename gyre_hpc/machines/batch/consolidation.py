@@ -30,7 +30,7 @@ def consolidate(state: State, now: float) -> list[Effect]:
         return []
     if state.commit is None:
         # A restarted controller asks: the core may have applied what was intended before the restart.
-        return _publish_if_applied(state, now) or _begin(state, now)
+        return _publish_if_applied(state, now) or ([] if state.is_saving else _begin(state, now))
     commit = state.commit
     if commit.intent:
         return _apply_failed(state, now) or _publish_if_applied(state, now)

@@ -29,7 +29,7 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, watchdog
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, saving, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
@@ -48,7 +48,7 @@ from gyre_hpc.machines.batch.status import status_of
 from gyre_hpc.machines.batch.trial import EVALUATIONS, Phase
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
-from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.protocol.supervision import Directory, SaveNow
 from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
 from gyre_hpc.scheduler.choose import decide
 
@@ -135,6 +135,8 @@ class BatchMachine(Machine):
                 effects = intake.take_runner_report(self.state, now, message)
                 runners.claim(self.state, message)
                 return [*effects, *runners.place_known(self.state, now)]
+            case SaveNow():
+                return saving.save_now(self.state, now)
         return []
 
     def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:
@@ -205,7 +207,7 @@ class BatchMachine(Machine):
         effects += state.satellites.ask(now)
         if state.phase not in EVALUATIONS or phases.may_evaluate(state):
             effects += planning.dispatch(state, now)
-        effects += send_all(state, now)
+        effects += send_all(state, now) + saving.tell_when_over(state)
         if now - state.status_at >= state.settings.status_s and STATUS not in state.running_actions:
             state.status_at = now
             state.running_actions.add(STATUS)

@@ -19,6 +19,7 @@ def order_of(
     checkpoint: str | None,
     apply: ApplyOrder | None,
     fit: FitOrder | None,
+    save: bool = False,
 ) -> Order:
     """Whole document; `seq` 0 stands for the number that is stamped at sending."""
     is_core = cell is fleet.core
@@ -47,6 +48,7 @@ def order_of(
         commit=commit.order(cell.name) if commit is not None else None,
         apply=apply if is_core else None,
         fit=fit if is_core else None,
+        save=save and is_core,
         kv=cell.kv if role is Role.train else None,
     )
 

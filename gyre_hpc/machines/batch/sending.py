@@ -53,6 +53,7 @@ def send_orders(state: State, now: float) -> list[Effect]:
             checkpoint=checkpoint,
             apply=apply,
             fit=fit,
+            save=state.is_saving,
         )
         effects += cell.order.update(now, order, _stamp_order, cell.report.order_seq, state.settings.resend_s)
     return effects

@@ -101,6 +101,10 @@ class State:
     fruitless: Fruitless = field(default_factory=Fruitless)
     empty_batches: int = 0
     """In a row, without an update between them."""
+    is_saving: bool = False
+    """The run is about to be stopped: what no checkpoint holds is saved first."""
+    save_waits: str = ""
+    """What the stop was told to wait for; empty: nothing."""
     finished: bool = False
     exit_code: int = 0
     reason: str = ""

@@ -3,6 +3,7 @@
 from gyre_hpc.machines.cell.actions import Accumulate, Action, AppliedRecord, Apply, Fit, HandInSum, ZeroSum
 from gyre_hpc.machines.cell.commit import Commit, missing, next_commit_step
 from gyre_hpc.machines.cell.giving import next_giving
+from gyre_hpc.machines.cell.outcome import save_now
 from gyre_hpc.machines.cell.state import State
 from gyre_hpc.machines.cell.switch import Wait, leave_rollout, must_fit, towards_rollout, towards_train
 from gyre_hpc.protocol.identity import Role
@@ -14,6 +15,8 @@ Wish = Action | AppliedRecord | Wait
 
 def next_step(state: State, order: Order, now: float) -> Wish:
     """Called while no step runs. Settles at once what needs no action: a new fence of a sleeping trainer, a freeze."""
+    if order.save and state.unsaved is not None and not state.pending:
+        save_now(state, state.unsaved)
     if state.pending:
         return state.pending[0]
     if state.body.trainer is None and not state.total.stands_for(order):

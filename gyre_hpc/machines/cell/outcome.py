@@ -114,6 +114,7 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
             _arrive(state, now, CellState.train)
         case LoadCheckpoint(version=version) | InitModel(version=version):
             body.store.add(version)
+            state.saved, state.unsaved = version, None
         case ZeroSum(update=update, fence=fence):
             total.restart(update, fence)
         case Accumulate(id=id):
@@ -131,7 +132,8 @@ def succeed(state: State, now: float, step: Action | AppliedRecord, result: Any)
             _applied(state, step.ask, result)
         case Fit():
             _fitted(state, step)
-        case SaveCheckpoint():
+        case SaveCheckpoint(version=version):
+            state.saved, state.unsaved = version, None
             del state.pending[0]
             if not state.pending and state.fitting:
                 state.done, state.fitting = Done(applied=state.done.applied, fitted=state.fitting), ""
@@ -191,12 +193,20 @@ def _applied(state: State, ask: ApplyOrder, metrics: dict[str, float]) -> None:
     applied = Applied(update=ask.update, manifest_hash=ask.manifest_hash, version=ask.version, metrics=metrics)
     record = AppliedRecord(applied=applied, checkpoint=None)
     save = SaveCheckpoint(version=ask.version, state=checkpoint_state(ask, applied), deadline_s=state.settings.save_deadline_s)
-    if ask.version.step % state.settings.checkpoint_every:
-        state.pending = [record]
+    is_last = state.order is not None and state.order.save
+    state.unsaved = None
+    if ask.version.step % state.settings.checkpoint_every and not is_last:
+        state.pending, state.unsaved = [record], save
     elif state.settings.checkpoint_before_publish:
         state.pending = [save, AppliedRecord(applied=applied, checkpoint=str(ask.version))]
     else:
         state.pending = [record, save]
+
+
+def save_now(state: State, unsaved: SaveCheckpoint) -> None:
+    """What checkpoint_every passed over is saved after all."""
+    assert state.done.applied is not None
+    state.pending = [unsaved, AppliedRecord(applied=state.done.applied, checkpoint=str(unsaved.version))]
 
 
 def checkpoint_state(ask: ApplyOrder, applied: Applied) -> dict[str, object]:

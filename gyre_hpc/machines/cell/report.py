@@ -62,6 +62,8 @@ def report_of(state: State, *, waiting: str, error: str, broken: str) -> CellRep
         commit=_commit(state),
         applied=state.done.applied,
         fitted=state.done.fitted,
+        saved=state.saved,
+        save_s=state.save_s,
         fit_progress=state.fit_progress,
         switch=state.switch,
         memory=body.memory,

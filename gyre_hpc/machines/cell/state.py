@@ -10,6 +10,7 @@ from gyre_hpc.machines.cell.settings import CellSettings
 from gyre_hpc.machines.cell.switch import Done
 from gyre_hpc.machines.cell.timing import Timing
 from gyre_hpc.machines.cell.training import Fetched, Sum
+from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import SwitchTiming
 from gyre_hpc.protocol.to_cell import Order
 
@@ -27,6 +28,12 @@ class State:
     done: Done = field(default_factory=Done)
     pending: list[SaveCheckpoint | AppliedRecord] = field(default_factory=list)
     """What is left of an update or a warm start that the trainer has made: save, persist. Nothing else begins before it is empty."""
+    unsaved: SaveCheckpoint | None = None
+    """Of the newest update, if checkpoint_every passed it over: made when the run is about to be stopped."""
+    saved: Version | None = None
+    """As CellReport.saved."""
+    save_s: float = 0.0
+    """As CellReport.save_s."""
     fitting: str = ""
     """Id of the warm start whose checkpoint is being saved; it counts as fitted after that."""
     fit_progress: float = 0.0

@@ -1,4 +1,4 @@
-"""The end of the run: those that stop first, the rest, the other nodes, this process.
+"""The end of the run: the last save where a person or an allocation stops it, those that stop first, the rest, the other nodes, this process.
 
 Invariants: after `begin` nothing is started; EndRun comes once, after the last child is gone everywhere and every node that is there
 knows that it may go (or had the time of a farewell to hear of it).
@@ -8,11 +8,13 @@ from gyre_hpc.machines.base import CancelTimer, Effect, Note, SetTimer, Start
 from gyre_hpc.machines.supervision.actions import EndRun
 from gyre_hpc.machines.supervision.child import Child, ChildState
 from gyre_hpc.machines.supervision.children import Children
+from gyre_hpc.machines.supervision.last_save import SAVE_AGAIN, LastSave
 from gyre_hpc.machines.supervision.remote import Remote
-from gyre_hpc.machines.supervision.settings import SupervisionSettings
-from gyre_hpc.protocol.supervision import FinishRun
+from gyre_hpc.machines.supervision.settings import STOPPED, SupervisionSettings
+from gyre_hpc.protocol.supervision import FinishRun, SaveAnswer
 
 STAGE, FAREWELL, END, TICK = "stage", "farewell", "end", "tick"
+CONTROLLER = "controller"
 _FAREWELL_TICKS = 3
 
 
@@ -21,6 +23,7 @@ class Ending:
 
     def __init__(self, settings: SupervisionSettings, children: Children, remote: Remote) -> None:
         self._settings, self._children, self._remote = settings, children, remote
+        self._last_save = LastSave(settings)
         self.finish: FinishRun | None = None
         self.all_told = False
         """Everybody was told to end, not only those that stop first."""
@@ -29,19 +32,44 @@ class Ending:
         self._is_farewell_over = False
 
     def begin(self, finish: FinishRun) -> list[Effect]:
-        """Only the first one counts."""
+        """Only the first one counts; told once more to stop, it waits for no save any longer."""
         if self.finish is not None:
-            return []
+            return self._saved() if self._last_save.is_waiting and finish.exit_code == STOPPED else []
         self.finish = finish
         effects: list[Effect] = [Note("run_finishing", {"exit_code": finish.exit_code, "reason": finish.reason})]
-        if not self._remote.all:
-            effects.append(CancelTimer(TICK))  # other nodes hear of us, and are missed, until the end
         for child in self._children.all:
             if child.state is ChildState.waiting:
                 effects.append(CancelTimer(child.key("backoff")))
             if not child.is_running:
                 child.state = ChildState.over
-            elif child.name in self._settings.first_to_stop:
+        controller = self._children.get(CONTROLLER)
+        if finish.exit_code == STOPPED and controller is not None and controller.state is ChildState.live:
+            return effects + self._last_save.begin(finish.reason)
+        return effects + self._stop_first()
+
+    def save_told(self, answer: SaveAnswer) -> list[Effect]:
+        """By the controller."""
+        if not self._last_save.is_waiting:
+            return []
+        return self._last_save.told(answer) if answer.waits_s > 0 else self._saved()
+
+    def timer(self, key: str) -> list[Effect]:
+        """Of the last save."""
+        if not self._last_save.is_waiting:
+            return []
+        return self._last_save.ask_again() if key == SAVE_AGAIN else self._saved()
+
+    def _saved(self) -> list[Effect]:
+        return [*self._last_save.over(), *self._stop_first()]
+
+    def _stop_first(self) -> list[Effect]:
+        finish = self.finish
+        assert finish is not None
+        effects: list[Effect] = []
+        if not self._remote.all:
+            effects.append(CancelTimer(TICK))  # other nodes hear of us, and are missed, until the end
+        for child in self._children.all:
+            if child.is_running and child.name in self._settings.first_to_stop:
                 effects += self._children.stop(child, finish.reason)
         effects.append(SetTimer(STAGE, self._settings.grace_s))
         return effects + self.tell_all_after_first()
@@ -57,7 +85,7 @@ class Ending:
         if self.finish is None or self.all_told:
             return []
         self.all_told = True
-        effects: list[Effect] = [CancelTimer(STAGE)]
+        effects: list[Effect] = [*self._last_save.over(), CancelTimer(STAGE)]
         for child in self._children.all:
             if child.is_running:
                 effects += self._children.stop(child, self.finish.reason)

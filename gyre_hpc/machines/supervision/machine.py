@@ -14,13 +14,14 @@ from gyre_hpc.machines.supervision.child import ChildState, Policy, ending
 from gyre_hpc.machines.supervision.children import Children
 from gyre_hpc.machines.supervision.ending import FAREWELL, STAGE, TICK, Ending
 from gyre_hpc.machines.supervision.exits import Exits
+from gyre_hpc.machines.supervision.last_save import SAVE, SAVE_AGAIN
 from gyre_hpc.machines.supervision.people import COMMANDS, People
 from gyre_hpc.machines.supervision.presence import Presence
 from gyre_hpc.machines.supervision.registry import MIRROR, Registry
 from gyre_hpc.machines.supervision.remote import ARRIVAL, Remote
 from gyre_hpc.machines.supervision.settings import SUPERSEDED, SupervisionSettings
 from gyre_hpc.protocol.people import Command
-from gyre_hpc.protocol.supervision import FinishRun, NodeReport, Register, RendezvousOpen, RestartCell, SetAside
+from gyre_hpc.protocol.supervision import FinishRun, NodeReport, Register, RendezvousOpen, RestartCell, SaveAnswer, SetAside
 
 ATTEMPTS, CONTROLLER = "attempts", "controller"
 
@@ -91,6 +92,8 @@ class SupervisionMachine(Machine):
                 return self._set_aside(message)
             case FinishRun() if sender in (CONTROLLER, own):
                 return self._ending.begin(message)
+            case SaveAnswer() if sender == CONTROLLER:
+                return self._ending.save_told(message)
         return [Note("message_ignored", {"sender": sender, "message": type(message).__name__})]
 
     def _restart_cell(self, order: RestartCell) -> list[Effect]:
@@ -141,6 +144,8 @@ class SupervisionMachine(Machine):
         verb, _, rest = key.partition("/")
         if verb == COMMANDS:
             return self._people.look()
+        if verb in (SAVE, SAVE_AGAIN):
+            return self._ending.timer(verb)
         if verb == STAGE:
             return self._ending.tell_all()
         if verb == FAREWELL:

@@ -54,6 +54,11 @@ class SupervisionSettings:
     """Between two looks for orders in the run folder."""
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL."""
+    save_answer_s: float = 5.0
+    """A stop in order first asks the controller for the last checkpoint: so long until its first answer."""
+    save_s: float = 90.0
+    """Longest that a stop in order waits for it."""
+    save_again_s: float = 1.0
     backoff_s: float = 0.2
     backoff_cap_s: float = 10.0
     crash_limit: int = 5
