@@ -150,6 +150,7 @@ def apply_order(state: State) -> ApplyOrder | None:
         num_executions=intent.num_executions,
         version=intent.version,
         consumed=_consumed(state, intent),
+        is_last=intent.update + 1 >= state.settings.updates,
         counters={"groups_begun": state.groups.begun["train"], "update": intent.update + 1},
     )
 

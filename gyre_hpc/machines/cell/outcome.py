@@ -193,11 +193,11 @@ def _applied(state: State, ask: ApplyOrder, metrics: dict[str, float]) -> None:
     applied = Applied(update=ask.update, manifest_hash=ask.manifest_hash, version=ask.version, metrics=metrics)
     record = AppliedRecord(applied=applied, checkpoint=None)
     save = SaveCheckpoint(version=ask.version, state=checkpoint_state(ask, applied), deadline_s=state.settings.save_deadline_s)
-    is_last = state.order is not None and state.order.save
+    is_last = ask.is_last or (state.order is not None and state.order.save)
     state.unsaved = None
     if ask.version.step % state.settings.checkpoint_every and not is_last:
         state.pending, state.unsaved = [record], save
-    elif state.settings.checkpoint_before_publish:
+    elif state.settings.checkpoint_before_publish or is_last:
         state.pending = [save, AppliedRecord(applied=applied, checkpoint=str(ask.version))]
     else:
         state.pending = [record, save]

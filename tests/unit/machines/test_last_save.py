@@ -1,5 +1,7 @@
 """An orderly stop waits for the last save: what is asked, who answers, and every way in which the wait ends."""
 
+import msgspec
+
 from gyre_hpc.machines.base import Effect, Send, TimerFired
 from gyre_hpc.machines.cell import CellSettings
 from gyre_hpc.machines.cell.actions import AppliedRecord, Apply, HostGroup, Reduce, SaveCheckpoint
@@ -74,7 +76,7 @@ def test_only_a_stop_waits_and_only_for_a_controller_that_lives() -> None:
 TRAIN = {"term": 1, "role": Role.train, "version": V0, "update": 0, "is_core": True}
 
 
-def applied(every: int, **order: object) -> CellDriver:
+def applied(every: int, *, is_last: bool = False, **order: object) -> CellDriver:
     """The core, right after the optimizer step of update 0."""
     cell = CellDriver(CellSettings(name="cell-0", incarnation=1, checkpoint_before_publish=False, checkpoint_every=every))
     cell.order(**TRAIN, leases=leases("0:0"))
@@ -83,7 +85,7 @@ def applied(every: int, **order: object) -> CellDriver:
     cell.finish(HostGroup)
     cell.order(**TRAIN, commit=CommitOrder(1, TWO, "127.0.0.1:1", "", True))
     cell.finish(Reduce)
-    cell.order(**TRAIN, commit=CommitOrder(1, TWO, "127.0.0.1:1", "", True), apply=APPLY, **order)
+    cell.order(**TRAIN, commit=CommitOrder(1, TWO, "127.0.0.1:1", "", True), apply=msgspec.structs.replace(APPLY, is_last=is_last), **order)
     cell.finish(Apply)
     return cell
 
@@ -107,6 +109,13 @@ def test_a_core_told_so_before_its_step_saves_that_version_like_a_regular_one() 
     cell = applied(every=3, save=True)
     cell.settle()
     assert cell.ran.count("save_checkpoint") == 1 and cell.report.saved == V1
+
+
+def test_the_last_update_of_a_run_is_saved_before_it_is_reported() -> None:
+    cell = applied(every=3, is_last=True)
+    assert cell.is_running(SaveCheckpoint) and cell.report.applied is None
+    cell.settle()
+    assert cell.report.applied is not None and cell.report.saved == V1
 
 
 def answers(effects: list[Effect]) -> list[SaveAnswer]:
