@@ -1,9 +1,11 @@
 """A whole run over several nodes, all of them this machine: one supervisor per node, each with an address of its own on loopback."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from pathlib import Path
 from typing import IO
@@ -46,7 +48,9 @@ class NodesRun(WholeRun):
 
     def __init__(self, root: Path, nodes: NodeMap, *overrides: str) -> None:
         self.mark, self._seen = uuid.uuid4().hex, set()
-        places = [f"paths.run={root / 'run'}", f"paths.cache={root / 'cache'}", f"paths.scratch={root / 's'}"]
+        # Sockets lie below it: its path must be short, which a test's own folder is not.
+        self._scratch = Path(tempfile.mkdtemp(prefix="gyre-nodes-"))
+        places = [f"paths.run={root / 'run'}", f"paths.cache={root / 'cache'}", f"paths.scratch={self._scratch}"]
         self.config = compose_config([*overrides, f"cluster.cells={len(nodes.cells)}", *places])
         claim = prepare(self.config, unix_s())
         self.folder, self.attempt = claim.folder, claim.attempt
@@ -85,6 +89,7 @@ class NodesRun(WholeRun):
             process.stdin.close()
         for pid in filter(is_alive, everything):
             signal_quietly(pid, signal.SIGKILL)
+        shutil.rmtree(self._scratch, ignore_errors=True)
 
     def below(self, node: int | str) -> set[int]:
         """Living processes of a node, by its place or its supervisor's name, but that supervisor."""
