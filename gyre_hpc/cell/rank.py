@@ -10,7 +10,7 @@ from gyre_hpc.cell import commands
 from gyre_hpc.cell.kv_rank import KvRank, without_pages
 from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.world import groups_built
-from gyre_hpc.observability.cpu import cpu_seconds
+from gyre_hpc.observability.cpu import cpu_seconds, own_cpu_s
 from gyre_hpc.protocol import micro_batch
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import RankMemory
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 class Rank:
     """Lives in one thread. Every rank of a cell gets the same commands in the same order: some contain collectives."""
 
-    def __init__(self, number: int, trainer: Trainer, store: SnapshotStore) -> None:
-        self.number, self.trainer, self.store = number, trainer, store
+    def __init__(self, number: int, trainer: Trainer, store: SnapshotStore, cpu_s: Callable[[], float] = own_cpu_s) -> None:
+        """cpu_s: CPU seconds of its process, or its share of them."""
+        self.number, self.trainer, self.store, self._cpu_s = number, trainer, store, cpu_s
         self.scratch: Any = None
         """Leader: the reduced total that the next Step uses."""
         self.progress: Callable[[float], None] = lambda share: None
@@ -85,7 +86,7 @@ class Rank:
             memory=memory,
             pid=os.getpid(),
             server_pids=self.server.pids() if self.server is not None else (),
-            cpu_s=sum(cpu_seconds()),
+            cpu_s=self._cpu_s() + cpu_seconds()[1],
             groups_built=groups_built(),
             snapshots=self.store.versions(),
             error=error,

@@ -3,10 +3,7 @@
 import asyncio
 import contextlib
 import logging
-import socket
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any
 
 from gyre_hpc.cell.crew import Crew
 from gyre_hpc.cell.engine_actions import EngineActions
@@ -19,36 +16,43 @@ from gyre_hpc.cell.kv_rank import KvRank
 from gyre_hpc.cell.look import Looker
 from gyre_hpc.cell.micro_batches import MicroBatches
 from gyre_hpc.cell.pace import Pace
-from gyre_hpc.cell.place import Place, meet, server_site
+from gyre_hpc.cell.parts import (
+    block_transport,
+    cell_settings,
+    kv_rank,
+    make_engine,
+    make_rank,
+    make_store,
+    meet_others,
+    note_startup,
+    open_log,
+    server_part,
+    transport_of,
+)
+from gyre_hpc.cell.place import Place, meet
 from gyre_hpc.cell.rank import Rank
-from gyre_hpc.cell.server_part import ServerPart
 from gyre_hpc.cell.trainer_actions import TrainerActions
 from gyre_hpc.cell.transfer_actions import TransferActions
 from gyre_hpc.cell.world import World, join_world
 from gyre_hpc.chat import create_chat_format
-from gyre_hpc.config.deadlines import switch_step_s
-from gyre_hpc.config.schema import Config, EngineKind, TrainerKind, TransportConfig
-from gyre_hpc.engines import create_engine, create_follower, create_server_part
+from gyre_hpc.config.schema import Config, EngineKind
+from gyre_hpc.engines import create_follower
 from gyre_hpc.engines.base import Engine
-from gyre_hpc.engines.sglang.parts import Nodes
 from gyre_hpc.machines.base import Restarted
-from gyre_hpc.machines.cell import CellMachine, CellSettings
-from gyre_hpc.machines.cell.actions import AppliedRecord, Measure
+from gyre_hpc.machines.cell import CellMachine
+from gyre_hpc.machines.cell.actions import Measure
+from gyre_hpc.observability.cpu import own_cpu_s
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.observability.startup import Startup
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.events import open_events
-from gyre_hpc.shell.host import Host, NoteSink
+from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import die_with_born_parent, end_with_parent
-from gyre_hpc.shell.log import MachineLog, read_log
-from gyre_hpc.shell.timers import after
-from gyre_hpc.train import create_trainer
 from gyre_hpc.transport.groups import create_groups
-from gyre_hpc.transport.kv import create_block_transport
-from gyre_hpc.transport.kv_base import BlockTransport
-from gyre_hpc.transport.snapshot_store import HostSnapshotStore
 
 log = logging.getLogger(__name__)
+Ends = Callable[[Callable[[str], None]], None]
+"""Is handed what ends a cell in order, given the reason."""
 
 
 def run_rank(birth: Birth, place: Place) -> None:
@@ -72,11 +76,6 @@ def run_rank(birth: Birth, place: Place) -> None:
         ) as events:
             note_startup(events.note, birth, place, startup)
         follow(rank, world.channel)
-
-
-def note_startup(note: NoteSink, birth: Birth, place: Place, startup: Startup) -> None:
-    fields = {"process": birth.name, "incarnation": birth.incarnation, "rank": place.rank, "host": socket.gethostname()}
-    note("startup", {**fields, "steps": startup.steps})
 
 
 def shares_engine(config: Config) -> bool:
@@ -112,61 +111,61 @@ def make_follower(birth: Birth, place: Place, world: World) -> Rank:
     return rank
 
 
-def server_part(birth: Birth, place: Place, nodes: Nodes) -> ServerPart:
-    config = birth.config
-    site = server_site(birth, place, nodes)
-    return ServerPart(create_server_part(config.engine, site, model_config=config.model, vocab_size=vocab_size(config)))
-
-
-def make_store(config: Config) -> HostSnapshotStore:
-    return HostSnapshotStore(chunk_bytes=config.transport.chunk_bytes, deadline_s=config.transport.deadline_s)
-
-
-def make_rank(config: Config, place: Place, store: HostSnapshotStore) -> Rank:
-    trainer = create_trainer(config, vocab_size=vocab_size(config), store=store, rank=place.rank, world=place.world)
-    return Rank(place.rank, trainer, store)
-
-
-def vocab_size(config: Config) -> int:
-    return create_chat_format(config.model).tokenizer.vocab_size
-
-
-def transport_of(config: Config) -> TransportConfig:
-    """transport.groups says how the sums of real trainers travel. Timed ones have numpy slots and load no torch: tcp."""
-    return replace(config.transport, groups="tcp") if config.trainer.kind is TrainerKind.timed else config.transport
-
-
 async def lead(
     birth: Birth,
     place: Place,
     world: World | None,
-    ends: Callable[[Callable[[str], None]], None] = end_with_parent,
+    ends: Ends = end_with_parent,
     startup: Startup | None = None,
+    cpu_s: Callable[[], float] = own_cpu_s,
 ) -> None:
     """Rank 0: engine, trainer, store and the machine, until the parent goes or a newer attempt lives.
 
-    `ends` is handed what ends this cell. Nothing here is the process's own, so that several timed cells can live in one.
+    `ends` is handed what ends this cell; a cell whose task is cancelled is dropped as if its process were killed. Nothing here is the
+    process's own, so that several timed cells can live in one (cell/hosted.py), each with its share `cpu_s` of CPU seconds.
     """
+    async with contextlib.AsyncExitStack() as open_parts:
+        await _lead(birth, place, world, ends, startup or Startup(), cpu_s, open_parts)
+
+
+async def _lead(
+    birth: Birth,
+    place: Place,
+    world: World | None,
+    ends: Ends,
+    startup: Startup,
+    cpu_s: Callable[[], float],
+    open_parts: contextlib.AsyncExitStack,
+) -> None:
+    """What is put on `open_parts` is closed from the top: first what speaks, last what it speaks of."""
     config, folder, interface = birth.config, birth.folder, birth.config.network.interface
-    startup = startup or Startup()
+    closing = open_parts.push_async_callback
+    events = open_events(folder, birth.name, birth.attempt)
+    open_parts.callback(events.close)
     store = make_store(config)
+    # Its thread looks up now and then; others must not wait for that.
+    closing(asyncio.to_thread, store.close)
     snapshot_url = store.serve(interface, birth.run_token)
-    crew = Crew(make_rank(config, place, store), place.world, world.channel if world else None)
+    crew = Crew(make_rank(config, place, store, cpu_s), place.world, world.channel if world else None)
+    open_parts.callback(crew.close)
     startup.over("trainer")
     nodes = meet_others(config, place, world)
     pairing = Pairing.of(birth, nodes, lambda cell: host.address(cell))
+    closing(pairing.close)
+    client = KvClient(lambda cell: host.address(cell), birth.run_token)
+    closing(client.close)
+    micro_batches = MicroBatches(birth.run_token)
+    closing(micro_batches.close)
     engine = make_engine(birth, place, world, store, nodes, pairing)
+    closing(engine.close)
     crew.own.kv = kv_rank(config, place, engine)
     with pairing.starting():
         engine_url = await engine.start()
     startup.over("engine")
-    micro_batches = MicroBatches(birth.run_token)
     trainer = TrainerActions(crew, micro_batches, folder, snapshot_url, Pace(crew.own.trainer), config.checkpoint.keep)
     transfer = TransferActions(crew, store, snapshot_url, lambda: create_groups(transport_of(config), interface))
-    client = KvClient(lambda cell: host.address(cell), birth.run_token)
     intake = None if engine.kv is None else KvIntake(engine.kv, crew)
     kv = KvActions(birth.name, engine, crew, client, intake)
-    events = open_events(folder, birth.name, birth.attempt)
     records, machine_log = open_log(birth)
     host = Host(
         name=birth.name,
@@ -183,7 +182,11 @@ async def lead(
         note=events.note,
         machine_log=machine_log,
         record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
+        own_cpu_s=cpu_s,
     )
+    closing(host.close)
+    open_parts.callback(transfer.close)
+    open_parts.push(_cutting(host, engine))
     if intake is not None:
         intake.add_to(host.app)
     pairing.add_to(host.app, engine)
@@ -192,86 +195,16 @@ async def lead(
     note_startup(events.note, birth, place, startup)
     settings = cell_settings(birth, place, engine_url=engine_url, snapshot_url=snapshot_url)
     host.run(CellMachine(settings, birth.register(url)), Restarted(tuple(records)))
-    reason = await host.ended
-    log.info("%s ends: %s", birth.name, reason)
+    log.info("%s ends: %s", birth.name, await host.ended)
     events.note("engine_tokens", {"counts": engine.counters()})
-    transfer.close()
-    await host.close()
-    await engine.close()
-    await micro_batches.close()
-    await client.close()
-    await pairing.close()
-    crew.close()
-    store.close()
-    events.close()
 
 
-def meet_others(config: Config, place: Place, world: World | None) -> Nodes:
-    """The nodes of the cell's server, where its engine has one."""
-    if config.engine.kind is not EngineKind.sglang:
-        return Nodes()
-    return meet(place, world.channel if world else None, config.network.interface, config.cluster.start_deadline_s)
+def _cutting(host: Host, engine: Engine) -> Callable[[type[BaseException] | None, BaseException | None, object], None]:
+    """Callback of an exit: who is dropped takes no leave."""
 
+    def cut(kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if kind is asyncio.CancelledError:
+            host.cut()
+            engine.cut()
 
-def make_engine(birth: Birth, place: Place, world: World | None, store: HostSnapshotStore, nodes: Nodes, pairing: Pairing) -> Engine:
-    """The engine of the cell, not started."""
-    config = birth.config
-    tokenizer = create_chat_format(config.model).tokenizer
-    site = None
-    if config.engine.kind is EngineKind.sglang:
-        site = server_site(birth, place, nodes, pairing.half.part, pairing.half.bootstrap_port)
-    return create_engine(
-        config.engine,
-        model_config=config.model,
-        vocab_size=tokenizer.vocab_size,
-        store=store,
-        run_token=birth.run_token,
-        host=config.network.interface,
-        timer=after,
-        decode=tokenizer.decode,
-        moves_kv=config.transport.kv != "none",
-        ranks=world.engine if world else None,
-        site=site,
-        prefill=pairing.half.prefill,
-    )
-
-
-def kv_rank(config: Config, place: Place, engine: Engine) -> KvRank | None:
-    """What moves the pages of this rank's engine; None: they do not move."""
-    kv = engine.kv
-    if kv is None:
-        return None
-    if config.engine.kind is EngineKind.embedded and (transport := block_transport(config)) is not None:
-        # One that cannot be had is told now, not when it is needed. Timed engines have no bytes, and load no torch for them.
-        transport.close()
-    return KvRank(place.rank, kv.page_bytes, lambda: block_transport(config))
-
-
-def block_transport(config: Config) -> BlockTransport | None:
-    return create_block_transport(config.transport, config.network.interface)
-
-
-def cell_settings(birth: Birth, place: Place, *, engine_url: str, snapshot_url: str) -> CellSettings:
-    """Deadlines that the configuration knows; the rest are the machine's own."""
-    config = birth.config
-    return CellSettings(
-        name=birth.name,
-        incarnation=birth.incarnation,
-        ranks=place.world,
-        engine_url=engine_url,
-        snapshot_url=snapshot_url,
-        checkpoint_before_publish=config.checkpoint.before_publish,
-        checkpoint_every=config.checkpoint.every,
-        memory_limit=config.trainer.memory_limit_mb << 20,
-        switch_deadline_s=switch_step_s(config),
-        pull_deadline_s=config.transport.deadline_s,
-        reduce_deadline_s=config.transport.deadline_s,
-        hand_in_deadline_s=config.transport.deadline_s,
-    )
-
-
-def open_log(birth: Birth) -> tuple[list[Any], MachineLog]:
-    """Records of former incarnations in this attempt, and the log open for appending."""
-    path = birth.folder.machine_log(birth.name, birth.attempt)
-    records, whole = read_log(path, AppliedRecord)
-    return records, MachineLog(path, whole)
+    return cut

@@ -81,6 +81,8 @@ class ClusterConfig:
     tensor_parallel: int = 0
     """Ranks that share one copy of the model, engine and trainer alike: 0 = all ranks of the cell; 1 = every rank trains on a copy of
     its own and the first one serves."""
+    cells_per_process: int = 1
+    """Cells that share a process, where nothing in them computes (engine=timed trainer=timed): for rehearsals with many of them."""
     gateways: int = 1
     runner_capacity: int = 24
     """Executions a runner runs at once; there is one runner per node."""

@@ -16,7 +16,7 @@ from gyre_hpc.config.validate_engine import Breach
 from gyre_hpc.errors import UserError
 
 POSITIVE = (
-    "cluster.cells", "cluster.ranks_per_cell", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
+    "cluster.cells", "cluster.ranks_per_cell", "cluster.cells_per_process", "cluster.gateways", "cluster.runner_capacity", "cluster.runner_cpus",
     "cluster.runner_memory_mb", "cluster.start_deadline_s", "cluster.switch_deadline_s",
     "cluster.slurm.nodes", "cluster.slurm.time_min", "cluster.slurm.signal_s", "cluster.slurm.node_silence_s", "launch.chain_limit",
     "launch.satellite_nodes", "launch.satellite_time_min", "scheduler.concurrency_half",
@@ -52,7 +52,7 @@ SHARES = {
 }
 """Fields between 0 and 1, and whether 0 and 1 themselves are allowed."""
 AT_MOST = {
-    "cluster.cells": 4096, "cluster.ranks_per_cell": 1024, "cluster.gateways": 256, "cluster.runner_capacity": 1 << 20,
+    "cluster.cells": 4096, "cluster.ranks_per_cell": 1024, "cluster.cells_per_process": 256, "cluster.gateways": 256, "cluster.runner_capacity": 1 << 20,
     "algo.groups_per_batch": 1 << 20, "algo.group_size": 1 << 16, "evaluation.tasks": 1 << 20, "warm_start.executions": 1 << 24,
 }  # fmt: skip
 """Far above any real run: counts of processes and executions that a slip of the finger must not start."""
@@ -144,8 +144,20 @@ def _cluster(config: Config) -> Iterator[Breach]:
         least = 3 + cluster.gateways + cluster.cells  # supervisor, controller, runner
         if int(match[2]) - int(match[1]) + 1 < least:
             yield "network.port_range", ports, f"every process listens: at least {least} ports"
+    if cluster.cells_per_process > 1:
+        yield from _shared_process(config)
     if not config.network.interface:
         yield "network.interface", "", "name the address to bind to, e.g. 127.0.0.1"
+
+
+def _shared_process(config: Config) -> Iterator[Breach]:
+    timed = (config.engine.kind, config.trainer.kind) == (EngineKind.timed, TrainerKind.timed)
+    if not timed or config.cluster.ranks_per_cell > 1:
+        yield (
+            "cluster.cells_per_process",
+            config.cluster.cells_per_process,
+            "cells that compute have processes of their own: leave it at 1, or take engine=timed trainer=timed cluster.ranks_per_cell=1",
+        )
 
 
 def _kinds(config: Config) -> Iterator[Breach]:

@@ -154,6 +154,9 @@ class Engine(ABC):
     async def start(self) -> str:
         """Start serving HTTP and return the base URL. The engine is asleep, admission closed."""
 
+    def cut(self) -> None:  # noqa: B027  (a server of its own is no connection of ours)
+        """As the end of this process does: connections of its clients are gone, whatever was under way. close() follows."""
+
     @abstractmethod
     async def close(self) -> None:
         """Stop; live requests end with finish_reason abort and their tokens so far."""

@@ -7,6 +7,7 @@ no request gets in behind a closed gate, and none waits before it. A client that
 asyncio sets TCP_NODELAY on every connection it accepts.
 """
 
+import asyncio
 import hmac
 from typing import Any
 
@@ -53,6 +54,7 @@ class HttpSurface:
         self._backend, self._host, self._port = backend, host, port
         self._bearer = f"Bearer {run_token}".encode()
         self._runner: web.AppRunner | None = None
+        self._listening: asyncio.Server | None = None
 
     def add_to(self, app: web.Application) -> None:
         """Serve on `app`, which is not listening yet (a process that has an address already)."""
@@ -79,13 +81,32 @@ class HttpSurface:
         app = web.Application(client_max_size=_MAX_BODY)
         self.add_to(app)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        site = web.SockSite(self._runner, listen(self._host, self._port))
-        await site.start()
-        address = self._runner.addresses[0]
-        return f"http://{address[0]}:{address[1]}"
+        sock = listen(self._host, self._port)
+        try:
+            await self._runner.setup()
+            server = self._runner.server
+            assert server is not None
+            # Listening once there is something to close: we may be cancelled.
+            self._listening = await asyncio.get_running_loop().create_server(server, sock=sock, backlog=128, start_serving=False)
+        except BaseException:
+            sock.close()
+            raise
+        await self._listening.start_serving()
+        host, port = sock.getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    def cut(self) -> None:
+        """Clients see connections that broke."""
+        if self._listening is not None:
+            self._listening.close()
+        server = self._runner.server if self._runner is not None else None
+        for handler in server.connections if server is not None else ():
+            if handler.transport is not None:
+                handler.transport.abort()
 
     async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None

@@ -31,6 +31,10 @@ class ServedEngine(Engine):
         """Instead of `start`: serve on the application of a process that has an address already."""
         self._surface.add_to(app)
 
+    def cut(self) -> None:
+        self.book.is_open = False
+        self._surface.cut()
+
     async def close(self) -> None:
         self.book.is_open = False
         await self.abort_all({})

@@ -23,8 +23,9 @@ def age_s(proc: Path = Path("/proc")) -> float | None:
 class Startup:
     """Made at the first line of a process that can; `over(step)` after each step, in order."""
 
-    def __init__(self) -> None:
-        self._at = monotonic_s() - (age_s() or 0.0)
+    def __init__(self, age: float | None = None) -> None:
+        """age: seconds that are counted already; None: those since the kernel started this process."""
+        self._at = monotonic_s() - ((age_s() or 0.0) if age is None else age)
         self.steps: dict[str, float] = {}
         """Step -> seconds."""
 

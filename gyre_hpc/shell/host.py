@@ -31,7 +31,7 @@ from gyre_hpc.machines.base import (
     Stop,
     TimerFired,
 )
-from gyre_hpc.observability.cpu import cpu_seconds
+from gyre_hpc.observability.cpu import cpu_seconds, own_cpu_s
 from gyre_hpc.ports import listen
 from gyre_hpc.protocol.envelope import Envelope
 from gyre_hpc.protocol.supervision import Directory
@@ -68,8 +68,10 @@ class Host:
         record_to: Path | None = None,
         max_body_bytes: int = 64 << 20,
         others_cpu_s: Callable[[], float] = lambda: 0.0,
+        own_cpu_s: Callable[[], float] = own_cpu_s,
     ) -> None:
-        """`others_cpu_s`: CPU seconds of work that this process is answerable for and that its own children did not do."""
+        """`others_cpu_s`: CPU seconds of work that this process is answerable for and that its own children did not do. `own_cpu_s`: of
+        what runs here, where several share a process."""
         self.name, self.attempt = name, attempt
         self.app = make_app(run_token, max_body_bytes)
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -77,7 +79,7 @@ class Host:
         self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses)
         self._actions, self._note, self._log = dict(actions), note, machine_log
         self._at_once = dict(at_once or {})
-        self._others_cpu_s = others_cpu_s
+        self._others_cpu_s, self._own_cpu_s = others_cpu_s, own_cpu_s
         self._timers = Timers(lambda key: self.tell(TimerFired(key)))
         self._recorder = Recorder(record_to) if record_to else None
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -119,10 +121,15 @@ class Host:
         if not self.ended.done():
             self.ended.set_result(reason)
 
+    def cut(self) -> None:
+        """As the end of a process does: the machine hears and says nothing any more, and every connection is gone. close() follows."""
+        self._machine = None
+        if self._serving is not None:
+            self._serving.cut()
+
     async def close(self) -> None:
         """End everything of this host; the last note is what CPU the process used."""
-        own_s, children_s = cpu_seconds()
-        self._note("cpu", {"cpu_s": own_s, "children_s": children_s + self._others_cpu_s()})
+        self._note("cpu", {"cpu_s": self._own_cpu_s(), "children_s": cpu_seconds()[1] + self._others_cpu_s()})
         self._machine = None
         self._timers.close()
         tasks = list(self._tasks.values())

@@ -6,6 +6,7 @@ byte by byte, it would keep open for ever.
 
 import asyncio
 import socket
+from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
@@ -28,7 +29,19 @@ class Serving:
 
     async def start(self, sock: socket.socket) -> str:
         """Serve on a listening socket; return the base URL."""
-        await self._runner.setup()
+        try:
+            await self._runner.setup()
+            # Listening once there is something to close: we may be cancelled.
+            self._listening = await asyncio.get_running_loop().create_server(self._opening(), sock=sock, backlog=128, start_serving=False)
+        except BaseException:
+            sock.close()
+            raise
+        await self._listening.start_serving()
+        host, port = sock.getsockname()[:2]
+        return f"http://{host}:{port}"
+
+    def _opening(self) -> Callable[[], RequestHandler]:
+        """Makes the handler of each new connection."""
         server = self._runner.server
         assert server is not None
         make_request = server.request_factory
@@ -43,9 +56,16 @@ class Serving:
             return handler
 
         server.request_factory = asked
-        host, port = sock.getsockname()[:2]
-        self._listening = await asyncio.get_running_loop().create_server(opened, sock=sock, backlog=128)
-        return f"http://{host}:{port}"
+        return opened
+
+    def cut(self) -> None:
+        """No more connections, and those that are open are gone, whatever was under way. close() follows."""
+        if self._listening is not None:
+            self._listening.close()
+        server = self._runner.server
+        for handler in server.connections if server is not None else ():
+            if handler.transport is not None:
+                handler.transport.abort()
 
     async def close(self) -> None:
         """Take no more connections, end those that are open."""

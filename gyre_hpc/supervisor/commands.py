@@ -4,8 +4,10 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from gyre_hpc.config.deadlines import cell_start_s, last_save_s
+from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config, EngineKind, TrainerKind
 from gyre_hpc.machines.supervision import SupervisionSettings
 from gyre_hpc.protocol.node_map import FIRST, NodeMap, local_map
@@ -16,11 +18,25 @@ MODULES = "gyre_hpc.processes"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Shared:
+    """A process that several cells share (supervisor/shared.py)."""
+
+    name: str
+    """Unique in the run, as its log is."""
+    stacks: Path
+    """Where it writes its stacks if this command starts it."""
+    stacks_of_cell: Path
+    """Where people look for those of the cell."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Command:
     """argv, and what its environment has beyond ours."""
 
     argv: list[str]
     environment: dict[str, str] = field(default_factory=dict)
+    shared: Shared | None = None
+    """The child is a cell in this process, which argv starts where it does not live yet; None: a process of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,16 +65,34 @@ class Commands:
         """`gateway-0` is `python -m <modules>.gateway …`; a cell gets a torchrun rendezvous of its own, and one agent per node: `part`
         of those, and where part 0 of it listens."""
         kind = process.partition("-")[0]
-        tail = [f"{self.modules}.{kind}"]
-        tail += arguments(
-            name=process, run=self.run, attempt=self.attempt, incarnation=incarnation, supervisor_url=self.supervisor_url,
-            interface=self.config.network.interface, node=self.node,
-        )  # fmt: skip
+        if kind == "cell" and self.config.cluster.cells_per_process > 1:
+            return self._sharing(process, incarnation)
+        tail = self._tail(process, incarnation)
         if kind != "cell":
             return Command(argv=[sys.executable, "-m", *tail])
         if is_torch_free(self.config):
             return Command(argv=[sys.executable, "-m", *tail], environment={"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1"})
         return self._rendezvous(process, incarnation, part, rendezvous, tail)
+
+    def _tail(self, process: str, incarnation: int) -> list[str]:
+        """Module and arguments of any process main."""
+        told = arguments(
+            name=process, run=self.run, attempt=self.attempt, incarnation=incarnation, supervisor_url=self.supervisor_url,
+            interface=self.config.network.interface, node=self.node,
+        )  # fmt: skip
+        return [f"{self.modules}.{process.partition('-')[0]}", *told]
+
+    def _sharing(self, cell: str, incarnation: int) -> Command:
+        """Neighbours by number share a process: all those of a node, wherever they come from."""
+        number = int(cell.rpartition("-")[2]) // self.config.cluster.cells_per_process
+        name = f"cells-{self.node}-{number}" if self.node else f"cells-{number}"
+        folder = RunFolder(self.run)
+        shared = Shared(
+            name=name,
+            stacks=folder.stacks(name, self.attempt, incarnation),
+            stacks_of_cell=folder.stacks(cell, self.attempt, incarnation, 0),
+        )
+        return Command(argv=[sys.executable, "-m", *self._tail(name, incarnation)], shared=shared)
 
     def _rendezvous(self, cell: str, incarnation: int, part: int, rendezvous: str, tail: list[str]) -> Command:
         interface, parts = self.config.network.interface, self.parts.get(cell, 1)

@@ -7,10 +7,13 @@ last byte and the cut, some microseconds, is lost.
 
 import contextlib
 import logging
+import math
 import os
 import shutil
 from pathlib import Path
 from typing import BinaryIO
+
+from gyre_hpc.shell.timers import until
 
 LARGEST = 50 << 20
 """Bytes of one file."""
@@ -46,6 +49,11 @@ def bound(path: Path, largest: int = LARGEST) -> None:
         with contextlib.suppress(OSError):
             _numbered(path, 1).unlink(missing_ok=True)
             os.truncate(path, 0)
+
+
+async def keep_small(path: Path) -> None:
+    """As long as somebody writes there: until we are cancelled."""
+    await until(lambda: bound(path), LOOK_EVERY_S, math.inf)
 
 
 def _copy_and_cut(path: Path) -> None:

@@ -28,6 +28,7 @@ class NodeSupervisor:
         self._commands = here.commands(start.attempt, start.url, nodes, cells)
         self._exit_code = SUPERSEDED
         self._host: Host | None = None
+        self._children = Children(here.folder, self._command_for)
 
     async def run(self, note: NoteSink) -> int:
         """Exit code: 0 at the run's end, SUPERSEDED, NODE_LOST."""
@@ -36,6 +37,7 @@ class NodeSupervisor:
         url = await host.bind(here.config.network.interface)
         end_with_parent(self._stop, within_s=END_WITHIN_S)
         await live(host, NodeMachine(self._settings(url)), note)
+        await self._children.close()
         return self._exit_code
 
     def _settings(self, url: str) -> NodeSettings:
@@ -48,7 +50,7 @@ class NodeSupervisor:
         )
 
     def _actions(self) -> dict[type, Action]:
-        children = Children(self._here.folder, self._command_for)
+        children = self._children
         return {
             SpawnProcess: children.spawn,
             DumpStacks: children.stacks,

@@ -58,6 +58,7 @@ class Supervisor:
         self._exit_code = SUPERSEDED
         self._host: Host | None = None
         self._commands: Commands | None = None
+        self._children = Children(here.folder, self._command_for)
 
     async def run(self, note: NoteSink) -> int:
         """Exit code of the run."""
@@ -68,6 +69,7 @@ class Supervisor:
         end_with_parent(self._stop, within_s=END_WITHIN_S + round(last_save_s(here.config)))
         write_private(here.folder.start(self._attempt), msgspec.json.encode(self._start(url)))
         await live(host, SupervisionMachine(settings_for(here.config, self._attempt, self._nodes, here.offer().kind)), note)
+        await self._children.close()
         return self._exit_code
 
     def _start(self, url: str) -> RunStart:
@@ -87,7 +89,7 @@ class Supervisor:
         return self._commands.build(action.process, action.incarnation, action.part, action.rendezvous)
 
     def _actions(self) -> dict[type, Action]:
-        children = Children(self._here.folder, self._command_for)
+        children = self._children
         people = People(self._here.folder, self._attempt)
         return {
             SpawnProcess: children.spawn,

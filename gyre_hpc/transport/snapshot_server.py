@@ -9,6 +9,7 @@ chunk; 409: stale hand-in; 400: malformed. A connection without a finished reque
 not take a chunk within the deadline.
 """
 
+import contextlib
 import hmac
 import socket
 import threading
@@ -53,9 +54,10 @@ class SnapshotServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening; requests being answered end by their own deadline."""
+        """Stop listening, and cut the connections that are open."""
         self._http.shutdown()
         self._http.server_close()
+        self._http.cut()
         self._thread.join()
 
 
@@ -67,6 +69,28 @@ class _HTTPServer(ThreadingHTTPServer):
     hand_ins: HandIns
     authorization: bytes
     deadline_s: float
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._lock = threading.Lock()
+        self._open: set[socket.socket] = set()
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def cut(self) -> None:
+        """Their threads notice."""
+        with self._lock:
+            for connection in self._open:
+                with contextlib.suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A puller that went away or was too slow is its own trouble; other errors are ours and are shown."""

@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import threading
 import urllib.request
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from gyre_hpc.protocol.supervision import Directory, Entry, Register
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.protocol.to_batch import CellReport
 from gyre_hpc.protocol.to_cell import Lease, Order
-from gyre_hpc.shell.arguments import arguments
+from gyre_hpc.shell.hosted import CellOrder, Verb, line_of
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.supervisor.commands import Commands
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive, wait_for
@@ -93,17 +92,23 @@ class Stage:
 
     def start(self, cell: str, incarnation: int = 0) -> None:
         """As the supervisor would: torchrun with a rendezvous of its own, or plain python for a timed cell."""
-        commands = Commands(
-            config=self.config, run=str(self.folder.root), scratch=str(self.folder.root / "scratch"), attempt=1, supervisor_url=self.url
-        )
-        command = commands.build(cell, incarnation)
+        command = self.commands.build(cell, incarnation)
         self.processes[cell] = self._spawn(cell, command.argv, command.environment)
 
+    @property
+    def commands(self) -> Commands:
+        return Commands(
+            config=self.config, run=str(self.folder.root), scratch=str(self.folder.root / "scratch"), attempt=1, supervisor_url=self.url
+        )
+
     def start_together(self, *cells: str) -> None:
-        """Timed cells, all in one process."""
-        tail = arguments(name=cells[0], run=str(self.folder.root), attempt=1, incarnation=0, supervisor_url=self.url)
-        argv = [sys.executable, "-m", "tests.fakes.processes.many_cells", "--cells", ",".join(cells), *tail]
-        process = self._spawn(cells[0], argv, {})
+        """Timed cells, all in the process that cluster.cells_per_process gives the first one."""
+        command = self.commands.build(cells[0], 0)
+        assert command.shared is not None
+        process = self._spawn(command.shared.name, command.argv, command.environment)
+        assert process.stdin is not None
+        process.stdin.write(b"".join(line_of(CellOrder(Verb.birth, cell, 0)) for cell in cells))
+        process.stdin.flush()
         self.processes |= dict.fromkeys(cells, process)
 
     def _spawn(self, name: str, argv: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:

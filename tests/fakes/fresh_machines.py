@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from gyre_hpc.cell.parts import cell_settings
 from gyre_hpc.cell.place import Place
-from gyre_hpc.cell.run import cell_settings
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.stored import load_config

@@ -63,8 +63,9 @@ def test_two_timed_cells_make_an_update_together_without_torch(tmp_path: Path):
 
 
 def test_many_timed_cells_live_in_one_process(tmp_path: Path):
-    cells = tuple(f"cell-{number}" for number in range(12))
-    with Stage(tmp_path, timed_config()) as stage:
+    cells, config = tuple(f"cell-{number}" for number in range(12)), timed_config()
+    config.cluster.cells_per_process = 12
+    with Stage(tmp_path, config) as stage:
         stage.start_together(*cells)
         stage.wait_registered(*cells)
         order(stage, cells[0], term=1, role=Role.rollout)
@@ -78,6 +79,7 @@ def test_many_timed_cells_live_in_one_process(tmp_path: Path):
         stage.until(cells[3], lambda report: report.state is CellState.train, "one of them trains")
         assert all(stage.report(cell).state is CellState.rollout for cell in cells if cell != cells[3])
         assert len({stage.report(cell).pids for cell in cells}) == 1
+        assert not has_torch(stage.processes[cells[0]].pid)
 
 
 def test_scripted_agents_register_and_answer_a_drill_prompt_the_same_way_each_time(tmp_path: Path):
@@ -107,5 +109,5 @@ def test_scripted_agents_register_and_answer_a_drill_prompt_the_same_way_each_ti
 
 
 def test_importing_the_cell_process_loads_no_torch():
-    code = "import sys, gyre_hpc.processes.cell, gyre_hpc.cell.run, gyre_hpc.processes.scripted; sys.exit('torch' in sys.modules)"
+    code = "import sys, gyre_hpc.processes.cell, gyre_hpc.processes.cells, gyre_hpc.cell.hosted, gyre_hpc.processes.scripted; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False).returncode == 0

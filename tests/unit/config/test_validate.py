@@ -8,6 +8,8 @@ from gyre_hpc.config.schema import Config, EngineKind, SchedulerMode, TrainerKin
 from gyre_hpc.config.validate import validate, value_of
 from gyre_hpc.errors import UserError
 
+TIMED = {"engine__kind": EngineKind.timed, "trainer__kind": TrainerKind.timed}
+
 
 def changed(**values: object) -> Config:
     """The default Config with dotted keys set (double underscore for the dot)."""
@@ -42,6 +44,9 @@ def test_every_range_names_a_key_of_the_schema_and_refuses_less_than_nothing(key
         ({"cluster__cells": 100_000_000}, "cluster.cells"),
         ({"evaluation__tasks": 1 << 30}, "evaluation.tasks"),
         ({"network__port_range": "40000-40006"}, "network.port_range"),
+        ({"cluster__cells_per_process": 2}, "cluster.cells_per_process"),
+        ({"cluster__cells_per_process": 1 << 20}, "cluster.cells_per_process"),
+        ({**TIMED, "cluster__cells_per_process": 2, "cluster__ranks_per_cell": 2}, "cluster.cells_per_process"),
         ({"suite__cpus": 64}, "suite.cpus"),
         ({"suite__memory_mb": 1 << 20}, "suite.memory_mb"),
         ({"network__port_range": "80-90"}, "network.port_range"),
@@ -87,7 +92,8 @@ def test_what_cannot_work_together_is_refused(values: dict[str, object], field: 
         {"checkpoint__every": 3, "checkpoint__before_publish": False},
         {"algo__top_p": 1.0, "warm_start__sloppiness": 0.0},
         {"cluster__cells": 1},
-        {"transport__kv": "memory", "engine__kind": EngineKind.timed, "trainer__kind": TrainerKind.timed},
+        {"transport__kv": "memory", **TIMED},
+        {"cluster__cells_per_process": 64, **TIMED},
     ],
 )
 def test_what_works_is_accepted(values: dict[str, object]):

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 
-from gyre_hpc.observability.cpu import cpu_seconds, cpu_seconds_of
+from gyre_hpc.observability.cpu import CpuShares, cpu_seconds, cpu_seconds_of
 
 
 def test_a_childs_work_counts_once_it_has_ended():
@@ -25,3 +25,20 @@ def test_a_process_that_is_gone_counts_nothing():
     gone = subprocess.Popen(["/bin/true"])
     gone.wait()
     assert cpu_seconds_of([gone.pid]) == cpu_seconds_of([]) == 0
+
+
+def test_shares_of_a_process_are_even_at_each_time_and_add_up_to_what_it_used():
+    used = [3.0]
+    shares = CpuShares(lambda: used[0])
+    shares.enter("first")
+    used[0] = 4.0
+    shares.enter("second")
+    used[0] = 6.0
+    assert (shares.of("first"), shares.of("second")) == (5.0, 1.0)
+    shares.leave("first")
+    used[0] = 7.0
+    assert shares.of("second") == 2.0
+    shares.leave("second")
+    used[0] = 8.0
+    shares.enter("third")
+    assert shares.of("third") == 1.0, "what was used while nobody was there"

@@ -56,6 +56,18 @@ def test_libraries_that_look_for_an_interface_are_told_the_jobs_unless_a_person_
     assert "NCCL_SOCKET_IFNAME" not in commands(Config()).build("cell-0", 1).environment
 
 
+def test_neighbours_by_number_share_a_process_and_each_node_has_its_own():
+    config = Config(engine=EngineConfig(kind=EngineKind.timed), trainer=TrainerConfig(kind=TrainerKind.timed))
+    config.cluster.cells_per_process = 4
+    built = [commands(config).build(f"cell-{number}", 1) for number in range(9)]
+    names = [one.shared.name for one in built if one.shared is not None]
+    assert names == ["cells-0"] * 4 + ["cells-1"] * 4 + ["cells-2"]
+    assert built[0].argv == built[3].argv != built[4].argv and "gyre_hpc.processes.cells" in built[0].argv
+    elsewhere = replace(commands(config), node="1").build("cell-1", 1)
+    assert elsewhere.shared is not None and elsewhere.shared.name == "cells-1-0"
+    assert commands(config).build("gateway-0", 1).shared is None
+
+
 def test_a_timed_cell_loads_no_torchrun():
     config = Config(engine=EngineConfig(kind=EngineKind.timed), trainer=TrainerConfig(kind=TrainerKind.timed))
     argv = commands(config).build("cell-0", 1).argv
