@@ -14,6 +14,7 @@ from gyre_hpc.protocol.supervision import (
     SaveAnswer,
     SaveNow,
     SetAside,
+    WriteStacks,
 )
 from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
 from gyre_hpc.protocol.to_cell import Order
@@ -23,7 +24,7 @@ from gyre_hpc.protocol.to_runner import Assignment
 Message = (
     Order | CellReport | GatewayReport | RunnerReport | Table | Assignment
     | Register | Directory | RestartCell | SetAside | FinishRun
-    | NodeOrders | NodeReport | RendezvousOpen | Command | SaveNow | SaveAnswer
+    | NodeOrders | NodeReport | RendezvousOpen | Command | SaveNow | SaveAnswer | WriteStacks
 )  # fmt: skip
 
 

@@ -61,6 +61,14 @@ class FinishRun(msgspec.Struct, frozen=True, tag="finish_run"):
     reason: str
 
 
+class WriteStacks(msgspec.Struct, frozen=True, tag="write_stacks"):
+    """controller -> supervisor: these wait for each other and are late: each should write its Python stacks. Nothing is ended by it."""
+
+    processes: tuple[str, ...]
+    reason: str
+    """Short; names the step."""
+
+
 class SaveNow(msgspec.Struct, frozen=True, tag="save_now"):
     """supervisor -> controller: the run is stopped in order; what no checkpoint holds is to be saved first. Again until answered."""
 

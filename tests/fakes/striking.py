@@ -97,6 +97,11 @@ def _die() -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _stand_still() -> None:
+    """For ever, and with it whoever waits for it."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def _die_at_work() -> None:
     """The effects of this input are carried out first: the step is under way."""
     threading.Timer(0.003, _die).start()
@@ -147,6 +152,11 @@ def _after_abort() -> When:
     return lambda told, effects: type(told).__name__ == "Finished" and told.key.startswith("abort_live#") and live[-1] > 0
 
 
+def _in_reduce() -> When:
+    """The collective of a commit begins."""
+    return lambda told, effects: bool(_started(effects, "Reduce"))
+
+
 def _silent_follower() -> When:
     return lambda told, effects: bool(_started(effects, "CloseAdmission"))
 
@@ -190,6 +200,7 @@ _TABLE: dict[str, tuple[Callable[[], When], Callable[[], None]]] = {
     "in_move_kv": (_in_move_kv, _die_at_work),
     "after_abort": (_after_abort, _die),
     "silent_follower": (_silent_follower, _silence_others),
+    "stands_still_in_reduce": (_in_reduce, _stand_still),
     "mid_stream": (_mid_stream, _die),
     "in_switch": (_in_switch, _die),
     "applied_not_published": (_applied_not_published, _die),

@@ -35,6 +35,7 @@ from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.giving_up import watch_executions
 from gyre_hpc.machines.batch.groups import Groups
+from gyre_hpc.machines.batch.late import watch_late
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.moving import kv_order
 from gyre_hpc.machines.batch.news import has_news
@@ -182,6 +183,7 @@ class BatchMachine(Machine):
                 effects.append(intake.ask_restart(cell, now))
         for cell in state.fleet.cells.values():
             effects += watchdog.watch_weights(state, cell, now)
+        effects += watch_late(state, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]
         state.unsaved.clear()
         state.running_actions -= state.resting

@@ -101,6 +101,7 @@ class State:
     fruitless: Fruitless = field(default_factory=Fruitless)
     empty_batches: int = 0
     """In a row, without an update between them."""
+    stacks_ordered_at: float = -1e18
     is_saving: bool = False
     """The run is about to be stopped: what no checkpoint holds is saved first."""
     save_waits: str = ""

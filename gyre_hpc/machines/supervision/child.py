@@ -74,6 +74,8 @@ class Child:
     is_killing: bool = False
     stacks_asked: int = 0
     """How often this incarnation was to write its Python stacks."""
+    stacks_again_at: float = 0.0
+    """Not asked by the controller before this."""
     is_writing_stacks: bool = False
     """On this node. It is told to end after them: that signal ends what has no handler for it yet."""
     is_told: bool = False

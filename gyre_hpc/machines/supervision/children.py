@@ -8,7 +8,7 @@ from gyre_hpc.machines.base import CancelTimer, Effect, Note, SetTimer, Start
 from gyre_hpc.machines.supervision.actions import DumpStacks, KillProcess, SpawnProcess, TerminateProcess
 from gyre_hpc.machines.supervision.child import Child, ChildState, Policy
 from gyre_hpc.machines.supervision.settings import SupervisionSettings
-from gyre_hpc.protocol.supervision import Register, RendezvousOpen
+from gyre_hpc.protocol.supervision import Register, RendezvousOpen, WriteStacks
 
 
 class Children:
@@ -57,6 +57,7 @@ class Children:
         child.restart_wanted, child.silent_ticks = False, 0
         child.parts, child.rendezvous, child.is_killing, child.end = set(), "", False, None
         child.stacks_asked, child.is_writing_stacks, child.is_told = 0, False, False
+        child.stacks_again_at = 0.0
         return [
             *self._start_part(child, 0),
             SetTimer(child.key("start"), self._settings.start_s(child.policy)),
@@ -112,6 +113,17 @@ class Children:
             return [Note("stacks_asked", fields)]
         child.is_writing_stacks = True
         return [Start(child.key("stacks"), DumpStacks(child.name, child.incarnation)), Note("stacks_asked", fields)]
+
+    def write_stacks(self, now: float, order: WriteStacks) -> list[Effect]:
+        """Those that run, and were not asked a short time ago: the order comes again and again as long as they are late."""
+        effects: list[Effect] = []
+        for name in order.processes:
+            child = self.by_name.get(name)
+            if child is None or not child.is_running or now < child.stacks_again_at:
+                continue
+            child.stacks_again_at = now + self._settings.stacks_again_s
+            effects += self.ask_stacks(child, order.reason)
+        return effects
 
     def stacks_over(self, key: str) -> list[Effect]:
         """Written or not: what waited for them goes on."""

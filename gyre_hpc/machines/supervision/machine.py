@@ -21,7 +21,7 @@ from gyre_hpc.machines.supervision.registry import MIRROR, Registry
 from gyre_hpc.machines.supervision.remote import ARRIVAL, Remote
 from gyre_hpc.machines.supervision.settings import SUPERSEDED, SupervisionSettings
 from gyre_hpc.protocol.people import Command
-from gyre_hpc.protocol.supervision import FinishRun, NodeReport, Register, RendezvousOpen, RestartCell, SaveAnswer, SetAside
+from gyre_hpc.protocol.supervision import FinishRun, NodeReport, Register, RendezvousOpen, RestartCell, SaveAnswer, SetAside, WriteStacks
 
 ATTEMPTS, CONTROLLER = "attempts", "controller"
 
@@ -90,6 +90,8 @@ class SupervisionMachine(Machine):
                 return self._restart_cell(message)
             case SetAside() if sender == CONTROLLER:
                 return self._set_aside(message)
+            case WriteStacks() if sender == CONTROLLER:
+                return self._children.write_stacks(now, message)
             case FinishRun() if sender in (CONTROLLER, own):
                 return self._ending.begin(message)
             case SaveAnswer() if sender == CONTROLLER:

@@ -54,6 +54,8 @@ class SupervisionSettings:
     """Between two looks for orders in the run folder."""
     grace_s: float = 10.0
     """Between SIGTERM and SIGKILL."""
+    stacks_again_s: float = 60.0
+    """Between two times that the controller has the stacks of one child written."""
     save_answer_s: float = 5.0
     """A stop in order first asks the controller for the last checkpoint: so long until its first answer."""
     save_s: float = 90.0
