@@ -68,7 +68,7 @@ class StatusWriter:
             update_s=self._update_s,
             waits=tuple(WaitStatus(owner=wait["owner"], reason=wait["reason"], deadline=now + wait["left_s"]) for wait in raw["waits"]),
             alarms=tuple(raw["alarms"]),
-            message=level.reason,
+            message=raw["reason"] or level.reason,
         )
 
     def _rate(self, total: float) -> float:

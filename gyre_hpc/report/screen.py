@@ -48,7 +48,7 @@ def _head(status: Status) -> RenderableType:
         f"next batch {percent(level.ready)} ready",
         f"to train {level.want}",
     ]
-    reason = level.reason or status.message
+    reason = status.message or level.reason
     return Group(Text.from_markup(" · ".join(words)), Text(" · ".join([*water, *([reason] if reason else [])]), style="dim"))
 
 

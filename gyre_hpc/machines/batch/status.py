@@ -49,6 +49,7 @@ def status_of(state: State, now: float) -> dict[str, Any]:
         "totals": dict(state.totals),
         "train_pass_rate": state.train_pass_rate,
         "alarms": list(state.alarms),
+        "reason": state.reason,
         "waits": waits_of(state, now),
         "trial": _trial(state),
         "fit_progress": state.totals.get("fit_progress", 0.0),

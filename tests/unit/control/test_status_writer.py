@@ -30,6 +30,7 @@ def said(**changed: Any) -> dict[str, Any]:
         "totals": {"sampled_train": 700, "calls_continued_elsewhere": 4},
         "train_pass_rate": 0.41,
         "alarms": ["look here"],
+        "reason": "",
         "waits": [{"owner": "runner", "reason": "batch of update 3", "left_s": 20.0}],
         "trial": {},
         "fit_progress": 0.0,
@@ -73,3 +74,9 @@ def test_before_the_first_decision_there_is_a_status(tmp_path: Path):
     write(tmp_path / "status.json", said(waterlevel=None, phase="starting", cells=[]))
     status = read_status(tmp_path / "status.json")
     assert status is not None and status.waterlevel.live == 0
+
+
+def test_a_run_that_is_over_says_why(tmp_path: Path):
+    write(tmp_path / "status.json", said(phase="done", reason="8 executions in a row left no token to train on"))
+    status = read_status(tmp_path / "status.json")
+    assert status is not None and status.message == "8 executions in a row left no token to train on"

@@ -174,3 +174,11 @@ def test_an_evaluation_without_a_single_score_ends_the_run() -> None:
     assert ran.finished is not None and ran.finished.exit_code == 1
     assert "no execution has a score" in ran.finished.reason and "(3 of 3)" in ran.finished.reason
     assert not ran.kinds("evaluation")
+
+
+def test_an_evaluation_that_never_called_the_model_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran = BatchWorld(scheduler=SchedulerConfig(), evals=3)
+    monkeypatch.setattr(ran, "said", lambda facts: ())
+    ran.run()
+    assert ran.finished is not None and ran.finished.exit_code == 1
+    assert "no execution called the model" in ran.finished.reason and not ran.kinds("evaluation")
