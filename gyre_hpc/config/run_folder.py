@@ -111,9 +111,10 @@ class RunFolder:
         """stdout and stderr of one process."""
         return self.root / "logs" / f"{process}.log"
 
-    def stacks(self, process: str, attempt: int, incarnation: int, rank: int | None = None) -> Path:
-        """Python stacks of one life of a process, written when it is asked for them (shell/stacks.py). rank: of a cell's process."""
-        part = "" if rank is None else f"rank-{rank}."
+    def stacks(self, process: str, attempt: int, incarnation: int, rank: int | None = None, agent: int | None = None) -> Path:
+        """Python stacks of one life of a process, written when it is asked for them (shell/stacks.py). rank: of a cell's process; agent:
+        which part of the cell an agent holds."""
+        part = f"rank-{rank}." if rank is not None else f"agent-{agent}." if agent is not None else ""
         return self.root / "logs" / f"{process}-{attempt}-{incarnation}.{part}stacks"
 
     @property

@@ -13,6 +13,7 @@ import traceback
 from gyre_hpc.cell.rendezvous import RENDEZVOUS, Part, register_rendezvous
 from gyre_hpc.protocol.envelope import Envelope
 from gyre_hpc.protocol.supervision import RendezvousOpen
+from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
 from gyre_hpc.shell.lifetime import ORDERLY_END_S, PARENT_PID, PARENT_SIGNAL, SUPERVISOR_PID, die_with_born_parent, leave, on_closed_pipe
 from gyre_hpc.shell.refusal import REFUSED, refusing
@@ -48,6 +49,7 @@ def main(argv: list[str] | None = None) -> None:
     births: list[Birth] = []
     if refusing(lambda: births.append(read_birth(given[given.index("--") + 2 :]))):
         sys.exit(REFUSED)
+    stacks.of_birth(births[0], agent=number)
     # A rank whose agent is gone has nothing to end in order, and may hang in a collective.
     os.environ |= {SUPERVISOR_PID: str(os.getppid()), PARENT_PID: str(os.getpid()), PARENT_SIGNAL: "SIGKILL"}
     from torch.distributed import run

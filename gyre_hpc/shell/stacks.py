@@ -32,9 +32,9 @@ def write_when_asked(path: Path) -> None:
     atexit.register(_remove_empty, file, path)
 
 
-def of_birth(birth: Birth, rank: int | None = None) -> None:
-    """`write_when_asked`, to the file that is this process's. rank: of a cell's process, its rank in the cell."""
-    write_when_asked(birth.folder.stacks(birth.name, birth.attempt, birth.incarnation, rank))
+def of_birth(birth: Birth, rank: int | None = None, agent: int | None = None) -> None:
+    """`write_when_asked`, to the file that is this process's. rank: of a process of a cell; agent: of its agent, the part that it holds."""
+    write_when_asked(birth.folder.stacks(birth.name, birth.attempt, birth.incarnation, rank, agent))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
