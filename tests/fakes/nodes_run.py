@@ -49,8 +49,8 @@ class NodesRun(WholeRun):
     def __init__(self, root: Path, nodes: NodeMap, *overrides: str) -> None:
         self.mark, self._seen = uuid.uuid4().hex, set()
         # Sockets lie below it: its path must be short, which a test's own folder is not.
-        self._scratch = Path(tempfile.mkdtemp(prefix="gyre-nodes-"))
-        places = [f"paths.run={root / 'run'}", f"paths.cache={root / 'cache'}", f"paths.scratch={self._scratch}"]
+        self.scratch = Path(tempfile.mkdtemp(prefix="gyre-nodes-"))
+        places = [f"paths.run={root / 'run'}", f"paths.cache={root / 'cache'}", f"paths.scratch={self.scratch}"]
         self.config = compose_config([*overrides, f"cluster.cells={len(nodes.cells)}", *places])
         claim = prepare(self.config, unix_s())
         self.folder, self.attempt = claim.folder, claim.attempt
@@ -89,7 +89,7 @@ class NodesRun(WholeRun):
             process.stdin.close()
         for pid in filter(is_alive, everything):
             signal_quietly(pid, signal.SIGKILL)
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self.scratch, ignore_errors=True)
 
     def below(self, node: int | str) -> set[int]:
         """Living processes of a node, by its place or its supervisor's name, but that supervisor."""
