@@ -48,8 +48,10 @@ class Preparing:
         await self._in_thread(self._forget, action)
 
     def _forget(self, action: actions.ForgetMicroBatches) -> None:
+        # What was never looked at is known by name now, and read no more.
+        self._journal.poll()
         for execution in action.executions:
-            self._journal.fold.forget(execution)
+            self._journal.forget(execution)
 
     async def _in_thread(self, work: Callable[[Any], Any], action: Any) -> Any:
         async with self._busy:
@@ -80,7 +82,7 @@ class Preparing:
         calls, damaged = self._calls(action.executions, action.final)
         micro_batches = prepare_warm_start(calls, self._warm_settings, action.version)
         for execution in calls:
-            self._journal.fold.forget(execution)
+            self._journal.forget(execution)
         return actions.PreparedGroup(
             micro_batches=self._keep(micro_batches),
             num_executions=len(calls),
@@ -92,16 +94,15 @@ class Preparing:
     def _calls(self, executions: Any, final: bool) -> tuple[dict[str, list[Call]], dict[str, str]]:
         """Finished calls by execution, and why the journal of some cannot be used. Raises JournalIncomplete unless `final`."""
         self._journal.poll()
-        fold = self._journal.fold
-        known = set(fold.executions())
-        open_ones = [execution for execution in executions if execution in known and not fold.has_ended(execution)]
+        journal = self._journal
+        open_ones = [execution for execution in executions if journal.has_calls(execution) and not journal.has_ended(execution)]
         if open_ones and not final:
             raise JournalIncomplete(f"{len(open_ones)} executions without their last record, {open_ones[0]} the first")
         calls: dict[str, list[Call]] = {}
         damaged: dict[str, str] = {}
         for execution in executions:
             try:
-                calls[execution] = fold.execution(execution)
+                calls[execution] = journal.calls(execution)
                 CallTree(calls[execution])
             except ValueError as error:
                 calls[execution], damaged[execution] = [], str(error)

@@ -42,8 +42,8 @@ def batch_settings(
         kv_budget_s=config.transport.kv_budget_s if config.transport.kv != "none" else 0.0,
         progress_deadline_s=no_progress_s(config),
         checkpoint_before_publish=config.checkpoint.before_publish,
+        checkpoints_kept=config.checkpoint.keep,
         satellites=config.launch.satellites if config.launch.satellites_at is SatellitesAt.run else 0,
-        fruitless_window=config.suite.fruitless_window,
         # Timed engines make tokens up.
         malformed_window=0 if config.engine.kind is EngineKind.timed else config.gateway.malformed_window,
     )

@@ -1,6 +1,8 @@
 """Assembles one gateway shard: journal, machine, host, surface. Used by the process main and by tests in one process."""
 
 import errno
+from collections.abc import Iterable
+from itertools import chain
 from pathlib import Path
 from typing import cast
 
@@ -10,7 +12,7 @@ from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.earlier import read_earlier
 from gyre_hpc.gateway.engine_client import EngineClient
-from gyre_hpc.gateway.journal_writer import JournalWriter, read_journal
+from gyre_hpc.gateway.journal_writer import JournalWriter, each_of_journal
 from gyre_hpc.gateway.rendering import Rendering, measure_cpu
 from gyre_hpc.gateway.surface import HarnessSurface
 from gyre_hpc.harnesses import create_harness
@@ -48,7 +50,8 @@ class Gateway:
         journal, folder = config.journal, birth.folder
         shards = tuple(f"gateway-{index}" for index in range(config.cluster.gateways))
         earlier = read_earlier(folder.journal, birth.name, shards, birth.attempt) if config.replay.enabled else ()
-        self._records: tuple[Earlier | Record, ...] = (*earlier, *read_journal(folder.journal, birth.name, birth.attempt))
+        own = each_of_journal(folder.journal, birth.name, birth.attempt)
+        self._records: Iterable[Earlier | Record] = chain(earlier, own)
         self._engines = EngineClient(birth.run_token)
         self._rendering = rendering = Rendering(self._chat_format)
         self._connections = Connections(rendering.logprobs)
@@ -105,7 +108,9 @@ class Gateway:
             stop_ids=self._chat_format.stop_ids,
         )
         self._machine = GatewayMachine(settings)
-        self.host.run(self._machine, Restarted(self._records))
+        # A recording holds them all.
+        records = tuple(self._records) if config.debug.record_inputs else self._records
+        self.host.run(self._machine, Restarted(records))
         self._records = ()
         return url
 

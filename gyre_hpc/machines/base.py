@@ -14,6 +14,7 @@ Rules that every machine and every shell keep:
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -61,9 +62,9 @@ class Failed(Input, frozen=True, tag=True):
 
 
 class Restarted(Input, frozen=True, tag=True):
-    """First input of a machine whose process was restarted: every record it persisted before, in order."""
+    """First input of a machine whose process was restarted: every record it persisted before, in order. They can be iterated once."""
 
-    records: tuple[Any, ...] = ()
+    records: Iterable[Any] = ()
 
 
 class Effect(msgspec.Struct, frozen=True, tag=True):

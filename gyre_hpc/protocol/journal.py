@@ -223,8 +223,27 @@ def execution_of(record: Record) -> str:
     return record.execution if isinstance(record, BY_EXECUTION) else record.call.rpartition("/")[0]
 
 
+CALLS, ENDED = 1, 2
+"""Marks of an execution: there is a record of a call of it; its shard takes no more."""
+
+
+def marks_of(record: Record) -> int:
+    """What a record says of its execution."""
+    return ENDED if isinstance(record, ExecutionEnd) else 0 if isinstance(record, TakenUp) else CALLS
+
+
+class _Head(msgspec.Struct, frozen=True):
+    """The few fields of any record that say what it is about."""
+
+    type: str
+    execution: str = ""
+    call: str = ""
+
+
+_MARKS = {"execution_end": ENDED, "taken_up": 0}
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODER = msgspec.msgpack.Decoder(Record)
+_HEADS = msgspec.msgpack.Decoder(_Head)
 
 
 def encode(record: Record) -> bytes:
@@ -232,6 +251,12 @@ def encode(record: Record) -> bytes:
     return _ENCODER.encode(record)
 
 
-def decode(data: bytes) -> Record:
+def decode(data: bytes | memoryview) -> Record:
     """Inverse of encode. Raises msgspec.ValidationError."""
     return _DECODER.decode(data)
+
+
+def decode_head(data: bytes | memoryview) -> tuple[str, int]:
+    """(execution, marks) of an encoded record, without the rest of it. Raises msgspec.ValidationError."""
+    head = _HEADS.decode(data)
+    return head.execution or head.call.rpartition("/")[0], _MARKS.get(head.type, CALLS)

@@ -9,7 +9,7 @@ on with the same call: then pieces overlap and a call has more than one end. Inv
   - of an execution that several attempts recorded, what lives.py says counts; delivered is what its last life delivered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -65,23 +65,29 @@ class JournalFold:
         return by_attempt is not None and any(isinstance(record, ExecutionEnd) for record in by_attempt[max(by_attempt)])
 
     def execution(self, execution: str) -> list[Call]:
-        """Its finished calls in order of arrival; unfinished ones are left out. Raises DamagedCall."""
-        records = counting(self._records.get(execution, {}))
-        life = last_life(records)
-        found: dict[str, _Pieces] = {}
-        for record in records:
-            if not isinstance(record, _OF_EXECUTIONS):
-                _take(found.setdefault(record.call, _Pieces()), record, life)
-        calls = [
-            _call(name, pieces, pieces.begin, pieces.end)
-            for name, pieces in found.items()
-            if pieces.begin is not None and pieces.end is not None
-        ]
-        return sorted(calls, key=lambda call: call.ordinal)
+        """As calls_of."""
+        return calls_of(self._records.get(execution, {}))
 
     def forget(self, execution: str) -> None:
         """Drop what is held of an execution that was consumed."""
         self._records.pop(execution, None)
+
+
+def calls_of(by_attempt: Mapping[int, Sequence[Record]]) -> list[Call]:
+    """Records of one execution by the attempt that wrote them, each in the order of its segments -> its finished calls in order of
+    arrival; unfinished ones are left out. Raises DamagedCall."""
+    records = counting(by_attempt)
+    life = last_life(records)
+    found: dict[str, _Pieces] = {}
+    for record in records:
+        if not isinstance(record, _OF_EXECUTIONS):
+            _take(found.setdefault(record.call, _Pieces()), record, life)
+    calls = [
+        _call(name, pieces, pieces.begin, pieces.end)
+        for name, pieces in found.items()
+        if pieces.begin is not None and pieces.end is not None
+    ]
+    return sorted(calls, key=lambda call: call.ordinal)
 
 
 def _has_calls(records: list[Record]) -> bool:

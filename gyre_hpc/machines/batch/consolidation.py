@@ -3,10 +3,10 @@
 from functools import partial
 
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
-from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint, ForgetMicroBatches
+from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
 from gyre_hpc.machines.batch.fleet import Move
-from gyre_hpc.machines.batch.giving_up import begin_anew
+from gyre_hpc.machines.batch.forgetting import forget
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.intake import lose_cell
 from gyre_hpc.machines.batch.phases import finish
@@ -17,7 +17,7 @@ from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.to_batch import CommitPhase
 from gyre_hpc.protocol.to_cell import ApplyOrder
 
-FIND_CHECKPOINT, FORGET = "find_checkpoint", "forget"
+FIND_CHECKPOINT = "find_checkpoint"
 _DAMAGED = 2
 """Exit code: the run folder is no good as it is."""
 _TRIES_BEFORE_VOID = 2
@@ -30,7 +30,7 @@ def consolidate(state: State, now: float) -> list[Effect]:
         return []
     if state.commit is None:
         # A restarted controller asks: the core may have applied what was intended before the restart.
-        return _publish_if_applied(state, now) or ([] if state.is_saving else _begin(state, now))
+        return _publish_if_applied(state, now) or _begin(state, now)
     commit = state.commit
     if commit.intent:
         return _apply_failed(state, now) or _publish_if_applied(state, now)
@@ -44,9 +44,7 @@ def consolidate(state: State, now: float) -> list[Effect]:
     outcome = commit.advance(state.fleet, state.batch)
     if outcome == "mismatch":
         return _fail(state, "manifests are not the batch exactly once")
-    if outcome != "reduced":
-        return []
-    return _intend(state) if state.batch.num_executions else begin_anew(state, now)
+    return _intend(state) if outcome == "reduced" else []
 
 
 def _begin(state: State, now: float) -> list[Effect]:
@@ -147,10 +145,9 @@ def apply_order(state: State) -> ApplyOrder | None:
     return ApplyOrder(
         update=intent.update,
         manifest_hash=intent.manifest_hash,
-        num_executions=intent.num_executions,
+        num_executions=max(1, intent.num_executions),
         version=intent.version,
         consumed=_consumed(state, intent),
-        is_last=intent.update + 1 >= state.settings.updates,
         counters={"groups_begun": state.groups.begun["train"], "update": intent.update + 1},
     )
 
@@ -184,7 +181,6 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
         group = state.groups.groups[id]
         group.state, group.update = GroupState.consumed, intent.update
     state.version, state.commit, state.commit_failures, state.apply_failures = version, None, 0, 0
-    state.empty_batches = 0
     state.batch = new_batch(intent.update + 1)
     state.moved_on(now)
     state.add("satellites_joined_mid_batch", joined)
@@ -197,12 +193,7 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
         },
     )  # fmt: skip
     effects: list[Effect] = [note, Note("version_published", {"version": str(version), "update": intent.update})]
-    if FORGET not in state.running_actions:
-        state.running_actions.add(FORGET)
-        # Without a checkpoint of this version a lost core would need them again.
-        gone = state.groups.groups if state.settings.checkpoint_before_publish else {}
-        executions = tuple(member for id in intent.groups if id in gone for member in gone[id].members)
-        effects.append(Start(FORGET, ForgetMicroBatches(intent.update + 1, executions)))
+    effects += forget(state, intent.update + 1)
     effects += persist(state, Published(version, intent.update, metrics), _nothing)
     return effects + persist(state, Counted(dict(state.totals)), _nothing)
 
@@ -279,7 +270,11 @@ def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
         cell.fence += 1
     state.loading = checkpoint
     note = Note("checkpoint", {"loaded": checkpoint.folder, "version": str(checkpoint.version), "as": str(target)})
-    return [note, *persist(state, LineageBegun(target, tuple(unpublished)), partial(_bring_core_to, target=target, checkpoint=checkpoint))]
+    return [
+        note,
+        *forget(state, target.step),
+        *persist(state, LineageBegun(target, tuple(unpublished)), partial(_bring_core_to, target=target, checkpoint=checkpoint)),
+    ]
 
 
 def _bring_core_to(state: State, now: float, *, target: Version, checkpoint: Checkpoint) -> list[Effect]:

@@ -38,6 +38,10 @@ class Group:
     """Oldest step a first call could meet when the group began."""
     update: int = -1
     """Update it was chosen for."""
+    former: list[str] = field(default_factory=list)
+    """Executions whose places others took."""
+    forgotten: bool = False
+    """Nobody holds what its executions said."""
 
     @property
     def oldest_possible_step(self) -> int:
@@ -63,6 +67,9 @@ class Groups:
     def __init__(self, groups_per_batch: int, group_size: int) -> None:
         self._per_batch, self._size = groups_per_batch, group_size
         self.groups: dict[GroupId, Group] = {}
+        self._by_slot: dict[tuple[str, int], list[Group]] = {}
+        self._unconsumed: dict[GroupId, Group] = {}
+        """Training groups, oldest first; those consumed since it was last looked at too."""
         self.begun = {"train": 0, "eval": 0, "warm": 0}
         self.live: dict[str, GroupId] = {}
         """Executions begun and not ended -> group."""
@@ -75,13 +82,16 @@ class Groups:
         """Id of the group that would begin next."""
         if purpose == "train":
             return GroupId("train", self.begun["train"] // self._per_batch, self.begun["train"] % self._per_batch)
-        return GroupId(purpose, slot, sum(1 for id in self.groups if id.purpose == purpose and id.slot == slot))
+        return GroupId(purpose, slot, len(self._by_slot.get((purpose, slot), ())))
 
     def begin(self, id: GroupId, floor: int = 0) -> Group:
         size = self._size if id.purpose == "train" else 1
         members = [str(ExecutionId(id.purpose, id.slot, id.group, index)) for index in range(size)]
         group = Group(id=id, ordinal=self.begun[id.purpose], members=members, floor=floor)
         self.groups[id] = group
+        self._by_slot.setdefault((id.purpose, id.slot), []).append(group)
+        if id.purpose == "train":
+            self._unconsumed[id] = group
         self.begun[id.purpose] += 1
         for member in members:
             self.live[member] = id
@@ -93,6 +103,7 @@ class Groups:
         assert group is not None
         new = str(ExecutionId.parse(old).restarted())
         group.members[group.members.index(old)] = new
+        group.former.append(old)
         if group.state is GroupState.complete:
             group.state = GroupState.begun
         group.first_versions.pop(old, None)
@@ -138,25 +149,36 @@ class Groups:
         return group is not None and execution in group.members
 
     def of_purpose(self, purpose: str, slot: int | None = None) -> list[Group]:
-        return [group for id, group in self.groups.items() if id.purpose == purpose and (slot is None or id.slot == slot)]
+        if slot is not None:
+            return list(self._by_slot.get((purpose, slot), ()))
+        return [group for id, group in self.groups.items() if id.purpose == purpose]
 
     def in_state(self, state: GroupState) -> list[Group]:
-        """Training groups in `state`, oldest first."""
-        return [group for id, group in self.groups.items() if group.state is state and id.purpose == "train"]
+        """Training groups in `state`, oldest first. O(those that are not consumed): a run asks with every report it takes."""
+        for id in [id for id, group in self._unconsumed.items() if group.state is GroupState.consumed]:
+            del self._unconsumed[id]
+        return [group for group in (self._unconsumed if state is not GroupState.consumed else self.groups).values() if group.state is state]
+
+    @property
+    def num_gone_through(self) -> int:
+        """Groups that `in_state` looks at."""
+        return len(self._unconsumed)
 
     def unconsume_from(self, step: int) -> None:
         """A checkpoint of `step` was loaded: what later updates consumed is to be trained again."""
         for group in self.of_purpose("train"):
             if group.state is GroupState.chosen or (group.state is GroupState.consumed and group.update >= step):
                 group.state, group.update = GroupState.complete, -1
-
-    def ends_of(self, purpose: str, slot: int) -> list[Ended]:
-        """Of a trial."""
-        return [ended for group in self.of_purpose(purpose, slot) for ended in group.ended.values()]
+        self._unconsumed = {group.id: group for group in self.of_purpose("train")}
 
     def num_passed(self, purpose: str, slot: int) -> tuple[int, int]:
         """(passed, ended with a score) of a trial."""
-        scored = [ended for ended in self.ends_of(purpose, slot) if ended.state in (ScoreState.scored, ScoreState.partial)]
+        scored = [
+            ended
+            for group in self.of_purpose(purpose, slot)
+            for ended in group.ended.values()
+            if ended.state in (ScoreState.scored, ScoreState.partial)
+        ]
         return sum(ended.passed for ended in scored), len(scored)
 
 

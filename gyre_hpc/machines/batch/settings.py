@@ -70,14 +70,14 @@ class BatchSettings:
     cell_capacity: int = 64
     """Calls that a cell's engine computes at once."""
     checkpoint_before_publish: bool = True
+    checkpoints_kept: int = 2
+    """The newest; the run may go back to any of them."""
     pairs: tuple[tuple[str, str], ...] = ()
     """(cell that prefills, cell that decodes) of those that serve together only."""
     satellites: int = 0
     """Satellite jobs that the run asks for while there is work for them."""
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
-    fruitless_window: int = 0
-    """So many executions in a row without a token to train on end the run; 0 = never."""
 
     @property
     def total_groups(self) -> int:

@@ -118,6 +118,8 @@ class GatewayMachine(Machine):
 
     def _table(self, table: Table) -> None:
         shard = self._shard
+        # What did not fit into a report.
+        shard.has_news |= shard.outbox.has_more
         shard.outbox.acknowledge(table.acked)
         for execution in table.ended:
             if execution not in shard.ended:

@@ -6,10 +6,14 @@ only the tokens that came since.
 """
 
 from collections import deque
+from itertools import islice
 
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, ExecutionEnd, Record, Replayed, TakenUp
 from gyre_hpc.protocol.to_batch import CallEnded, CallReplayed, ExecutionTakenUp, Fact, FirstCall, ReplayDiverged
+
+MOST = 4096
+"""Facts in a message: half a megabyte."""
 
 
 def execution_of(call: str) -> str:
@@ -28,7 +32,13 @@ class Outbox:
 
     @property
     def facts(self) -> tuple[Fact, ...]:
-        return tuple(self._facts)
+        """The oldest: a shard that was started again late in a long attempt has more of them than a message should hold."""
+        return tuple(islice(self._facts, MOST))
+
+    @property
+    def has_more(self) -> bool:
+        """Some are not among `facts`."""
+        return len(self._facts) > MOST
 
     def acknowledge(self, acked: int) -> None:
         """Facts up to number `acked` are known."""

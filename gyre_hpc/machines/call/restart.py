@@ -5,6 +5,7 @@ knows, so each open call counts its largest possible interval as unreceived. Wha
 of executions that begin in this one; it counts nothing here.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from gyre_hpc.machines.base import Note, SetTimer
@@ -30,7 +31,7 @@ from gyre_hpc.protocol.journal import (
 )
 
 
-def restarted(shard: Shard, records: tuple[Any, ...]) -> None:
+def restarted(shard: Shard, records: Iterable[Any]) -> None:
     """Take in what is known of executions of earlier attempts (`Earlier`), then every record of this shard, in journal order."""
     num_own = 0
     for record in records:

@@ -8,6 +8,7 @@ Invariants (each has a test):
   - every wait has a deadline or a retry timer, and the report says what it is.
 """
 
+from collections.abc import Iterable
 from typing import Any
 
 from gyre_hpc.machines.base import (
@@ -112,7 +113,7 @@ class CellMachine(Machine):
             self._remember(input.records)
         return [*self._membership.beat(), SetTimer(HEARTBEAT, 0.0)]
 
-    def _remember(self, records: tuple[Any, ...]) -> None:
+    def _remember(self, records: Iterable[Any]) -> None:
         """Of a former incarnation only updates count whose checkpoint exists: its memory is gone."""
         for record in records:
             if isinstance(record, AppliedRecord) and record.checkpoint is not None:
@@ -188,9 +189,7 @@ class CellMachine(Machine):
             outcome.succeed(self.state, now, step.action, result)
         except outcome.StepRefused as refused:
             return self._fail(now, step, str(refused))
-        if isinstance(step.action, SaveCheckpoint):
-            self.state.save_s = max(self.state.save_s, now - step.began)
-        return self._steps.succeed() + _checkpoint_notes(step.action, now - step.began) + self._kv_notes(step.action, result)
+        return self._steps.succeed() + _checkpoint_notes(step.action) + self._kv_notes(step.action, result)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
         """An AbortReduce that fails leaves its Reduce to the deadline that it has of its own."""
@@ -264,10 +263,10 @@ class CellMachine(Machine):
         return f"{kind}#{self._num_started}"
 
 
-def _checkpoint_notes(action: Action | AppliedRecord, seconds: float) -> list[Effect]:
+def _checkpoint_notes(action: Action | AppliedRecord) -> list[Effect]:
     match action:
         case SaveCheckpoint(version=version):
-            return [Note("checkpoint", {"version": str(version), "saved": str(version), "seconds": round(seconds, 3)})]
+            return [Note("checkpoint", {"version": str(version), "saved": str(version)})]
         case LoadCheckpoint(version=version, folder=folder):
             return [Note("checkpoint", {"version": str(version), "loaded": folder})]
     return []

@@ -69,7 +69,7 @@ class RunnerMachine(Machine):
     def handle(self, now: float, input: Input) -> list[Effect]:
         match input:
             case Restarted(records=records):
-                effects = self._restarted(records)
+                effects = self._restarted(tuple(records))
             case Received(message=Assignment() as assignment):
                 effects = self._assigned(now, assignment)
             case Received(message=Directory() as directory):
