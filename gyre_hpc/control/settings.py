@@ -44,6 +44,7 @@ def batch_settings(
         checkpoint_before_publish=config.checkpoint.before_publish,
         checkpoints_kept=config.checkpoint.keep,
         satellites=config.launch.satellites if config.launch.satellites_at is SatellitesAt.run else 0,
+        fruitless_window=config.suite.fruitless_window,
         # Timed engines make tokens up.
         malformed_window=0 if config.engine.kind is EngineKind.timed else config.gateway.malformed_window,
     )

@@ -7,6 +7,7 @@ from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
 from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.forgetting import forget
+from gyre_hpc.machines.batch.giving_up import begin_anew
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.intake import lose_cell
 from gyre_hpc.machines.batch.phases import finish
@@ -30,7 +31,7 @@ def consolidate(state: State, now: float) -> list[Effect]:
         return []
     if state.commit is None:
         # A restarted controller asks: the core may have applied what was intended before the restart.
-        return _publish_if_applied(state, now) or _begin(state, now)
+        return _publish_if_applied(state, now) or ([] if state.is_saving else _begin(state, now))
     commit = state.commit
     if commit.intent:
         return _apply_failed(state, now) or _publish_if_applied(state, now)
@@ -44,7 +45,9 @@ def consolidate(state: State, now: float) -> list[Effect]:
     outcome = commit.advance(state.fleet, state.batch)
     if outcome == "mismatch":
         return _fail(state, "manifests are not the batch exactly once")
-    return _intend(state) if outcome == "reduced" else []
+    if outcome != "reduced":
+        return []
+    return _intend(state) if state.batch.num_executions else begin_anew(state, now)
 
 
 def _begin(state: State, now: float) -> list[Effect]:
@@ -145,9 +148,10 @@ def apply_order(state: State) -> ApplyOrder | None:
     return ApplyOrder(
         update=intent.update,
         manifest_hash=intent.manifest_hash,
-        num_executions=max(1, intent.num_executions),
+        num_executions=intent.num_executions,
         version=intent.version,
         consumed=_consumed(state, intent),
+        is_last=intent.update + 1 >= state.settings.updates,
         counters={"groups_begun": state.groups.begun["train"], "update": intent.update + 1},
     )
 
@@ -181,6 +185,7 @@ def publish(state: State, now: float, intent: CommitIntended, version: Version, 
         group = state.groups.groups[id]
         group.state, group.update = GroupState.consumed, intent.update
     state.version, state.commit, state.commit_failures, state.apply_failures = version, None, 0, 0
+    state.empty_batches = 0
     state.batch = new_batch(intent.update + 1)
     state.moved_on(now)
     state.add("satellites_joined_mid_batch", joined)

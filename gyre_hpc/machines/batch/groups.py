@@ -171,14 +171,13 @@ class Groups:
                 group.state, group.update = GroupState.complete, -1
         self._unconsumed = {group.id: group for group in self.of_purpose("train")}
 
+    def ends_of(self, purpose: str, slot: int) -> list[Ended]:
+        """Of a trial."""
+        return [ended for group in self.of_purpose(purpose, slot) for ended in group.ended.values()]
+
     def num_passed(self, purpose: str, slot: int) -> tuple[int, int]:
         """(passed, ended with a score) of a trial."""
-        scored = [
-            ended
-            for group in self.of_purpose(purpose, slot)
-            for ended in group.ended.values()
-            if ended.state in (ScoreState.scored, ScoreState.partial)
-        ]
+        scored = [ended for ended in self.ends_of(purpose, slot) if ended.state in (ScoreState.scored, ScoreState.partial)]
         return sum(ended.passed for ended in scored), len(scored)
 
 

@@ -29,11 +29,13 @@ from gyre_hpc.machines.base import (
     Start,
     TimerFired,
 )
-from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, watchdog
+from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, saving, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
+from gyre_hpc.machines.batch.giving_up import watch_executions
 from gyre_hpc.machines.batch.groups import Groups
+from gyre_hpc.machines.batch.late import watch_late
 from gyre_hpc.machines.batch.lending import Lending
 from gyre_hpc.machines.batch.moving import kv_order
 from gyre_hpc.machines.batch.news import has_news
@@ -47,7 +49,7 @@ from gyre_hpc.machines.batch.status import status_of
 from gyre_hpc.machines.batch.trial import EVALUATIONS, Phase
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
-from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.protocol.supervision import Directory, SaveNow
 from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
 from gyre_hpc.scheduler.choose import decide
 
@@ -134,6 +136,8 @@ class BatchMachine(Machine):
                 effects = intake.take_runner_report(self.state, now, message)
                 runners.claim(self.state, message)
                 return [*effects, *runners.place_known(self.state, now)]
+            case SaveNow():
+                return saving.save_now(self.state, now)
         return []
 
     def _ended(self, now: float, told: Finished | Failed) -> list[Effect]:
@@ -179,10 +183,12 @@ class BatchMachine(Machine):
                 effects.append(intake.ask_restart(cell, now))
         for cell in state.fleet.cells.values():
             effects += watchdog.watch_weights(state, cell, now)
+        effects += watch_late(state, now)
         effects += [Persist(key, record) for key, (record, _) in state.pending.items() if key in state.unsaved]
         state.unsaved.clear()
         state.running_actions -= state.resting
         state.resting.clear()
+        effects += watch_executions(state, now)
         if now - state.progress_at > settings.progress_deadline_s:
             effects += phases.finish(state, now, 1, f"no progress for {settings.progress_deadline_s:g} s in phase {state.phase.value}")
         return effects
@@ -203,7 +209,7 @@ class BatchMachine(Machine):
         effects += state.satellites.ask(now)
         if state.phase not in EVALUATIONS or phases.may_evaluate(state):
             effects += planning.dispatch(state, now)
-        effects += send_all(state, now)
+        effects += send_all(state, now) + saving.tell_when_over(state)
         if now - state.status_at >= state.settings.status_s and STATUS not in state.running_actions:
             state.status_at = now
             state.running_actions.add(STATUS)

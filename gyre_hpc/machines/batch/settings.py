@@ -78,6 +78,8 @@ class BatchSettings:
     """Satellite jobs that the run asks for while there is work for them."""
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
+    fruitless_window: int = 0
+    """So many executions in a row without a token to train on end the run; 0 = never."""
 
     @property
     def total_groups(self) -> int:

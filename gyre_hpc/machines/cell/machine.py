@@ -189,7 +189,9 @@ class CellMachine(Machine):
             outcome.succeed(self.state, now, step.action, result)
         except outcome.StepRefused as refused:
             return self._fail(now, step, str(refused))
-        return self._steps.succeed() + _checkpoint_notes(step.action) + self._kv_notes(step.action, result)
+        if isinstance(step.action, SaveCheckpoint):
+            self.state.save_s = max(self.state.save_s, now - step.began)
+        return self._steps.succeed() + _checkpoint_notes(step.action, now - step.began) + self._kv_notes(step.action, result)
 
     def _failed(self, now: float, key: str, reason: str) -> list[Effect]:
         """An AbortReduce that fails leaves its Reduce to the deadline that it has of its own."""
@@ -263,10 +265,10 @@ class CellMachine(Machine):
         return f"{kind}#{self._num_started}"
 
 
-def _checkpoint_notes(action: Action | AppliedRecord) -> list[Effect]:
+def _checkpoint_notes(action: Action | AppliedRecord, seconds: float) -> list[Effect]:
     match action:
         case SaveCheckpoint(version=version):
-            return [Note("checkpoint", {"version": str(version), "saved": str(version)})]
+            return [Note("checkpoint", {"version": str(version), "saved": str(version), "seconds": round(seconds, 3)})]
         case LoadCheckpoint(version=version, folder=folder):
             return [Note("checkpoint", {"version": str(version), "loaded": folder})]
     return []
