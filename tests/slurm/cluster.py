@@ -97,9 +97,13 @@ class Cluster:
         return seen[-1]
 
     def kick(self, job: int, within_s: float = 30.0) -> None:
-        """Start a requeued job now; SLURM makes it wait for two minutes. Waits until it is queued again."""
+        """Start a requeued job soon; SLURM makes it wait for two minutes. Waits until it is queued again."""
         wait_for(lambda: self._queued_again(job), f"job {job} queued again", within_s, every_s=0.2)
-        self.run("scontrol", "update", f"JobId={job}", "StartTime=now")
+        self.start_soon(job)
+
+    def start_soon(self, job: int) -> None:
+        """Of one that waits. In the second of its end a node would take it for the start that was ended ("Job credential revoked")."""
+        self.run("scontrol", "update", f"JobId={job}", "StartTime=now+2")
 
     def _queued_again(self, job: int) -> bool:
         fields = self.fields(job)

@@ -10,6 +10,7 @@ from typing import IO, Any
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, read_events
+from gyre_hpc.observability.job_record import RUN, jobs_of
 from gyre_hpc.observability.status import Status, read_status
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
@@ -46,16 +47,17 @@ def launch(
 
 
 class SlurmRun:
-    """Submitted at once; the job is cancelled by the cluster's clean-up. `overrides` come after TIMED."""
+    """Submitted at once; the job is cancelled by the cluster's clean-up. `overrides` come after TIMED. Runs of one `root` share cache and
+    scratch."""
 
-    def __init__(self, cluster: Cluster, root: Path, *overrides: str) -> None:
-        self.cluster, self.root, self.folder = cluster, root, RunFolder(root / "run")
+    def __init__(self, cluster: Cluster, root: Path, *overrides: str, name: str = "run") -> None:
+        self.cluster, self.root, self.folder = cluster, root, RunFolder(root / name)
         scratch = root / "s"
         os.chown(root, os.geteuid(), os.getegid())  # sandboxes of root see no folder that is closed to it but for its rights
         done = launch(cluster, root, *TIMED, *overrides, f"paths.run={self.folder.root}", f"paths.scratch={scratch}")
         assert done.returncode == 0, done.stderr
         self.printed = done.stdout
-        self.job = cluster.adopt(int(next(self.folder.jobs.glob("*.json")).stem))
+        self.job = cluster.adopt(int(next(record.job for record in jobs_of(self.folder, RUN))))
 
     @property
     def state(self) -> JobState:

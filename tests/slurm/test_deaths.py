@@ -39,7 +39,7 @@ def start_again(run: SlurmRun, within_s: float = 30.0) -> None:
 
     wait_for(is_back, f"job {run.job} put back", within_s, every_s=0.2)
     if seen[-1] is JobState.pending:
-        run.cluster.run("scontrol", "update", f"JobId={run.job}", "StartTime=now")
+        run.cluster.start_soon(run.job)
 
 
 def finish(run: SlurmRun, attempts: int, updates: int = UPDATES) -> None:

@@ -1,4 +1,5 @@
-"""A job written by hand (slurm/run.sbatch): `python -m gyre_hpc.launch.slurm prepare KEY=VALUE...` once in it, then `... node RUN` on each node."""
+"""Jobs written by hand. slurm/run.sbatch: `python -m gyre_hpc.launch.slurm prepare KEY=VALUE...` once in it, then `... node RUN` on each
+node; slurm/satellite.sbatch: `... satellite RUN CELLS` on each node."""
 
 import os
 import sys
@@ -39,6 +40,10 @@ def main(argv: list[str]) -> None:
             from gyre_hpc.launch.slurm.job import RunJob
 
             RunJob(os.path.abspath(run))()
+        case ["satellite", run, cells] if cells.isdigit():
+            from gyre_hpc.launch.slurm.satellite import SatelliteJob
+
+            SatelliteJob(os.path.realpath(run), int(cells))()
         case _:
             sys.exit(__doc__)
 

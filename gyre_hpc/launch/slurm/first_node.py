@@ -21,6 +21,7 @@ from gyre_hpc.launch.holding import Stop, hold_supervisor
 from gyre_hpc.launch.slurm import progress, queue
 from gyre_hpc.launch.slurm.cell_map import node_map
 from gyre_hpc.launch.slurm.chain import MOST_FRUITLESS, Ending, Fate, Next, fate_of, follow, fruitless_reason
+from gyre_hpc.launch.slurm.keeping import call_back
 from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.machines.supervision import REFUSED, SUPERSEDED
 from gyre_hpc.observability.events import EventWriter
@@ -133,6 +134,9 @@ def _complete_end(claim: Claim, code: int, what: Next, why: str) -> None:
 def _go_on(what: Next, claim: Claim, task: Task, successor: str) -> None:
     """A requeue ends this very process: it is the last thing we do."""
     trouble = ""
+    if what is Next.end:
+        with contextlib.suppress(UserError):  # SLURM does not answer: they end by themselves when they begin
+            call_back(claim.folder)
     if what is Next.requeue:
         trouble = queue.requeue(task.job)
     elif what is Next.end and successor:

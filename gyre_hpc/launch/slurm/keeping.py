@@ -32,6 +32,16 @@ def keep(config: Config, folder: RunFolder, wanted: int) -> SatelliteJobs:
     return SatelliteJobs(waiting=len(waiting), running=len(running), refused=refused)
 
 
+def call_back(folder: RunFolder) -> None:
+    """Cancel the satellite jobs that wait: the run is over, and they would find nothing to join. Raises UserError when SLURM does not
+    answer."""
+    records = jobs_of(folder, SATELLITE)
+    states = _states() if records else {}
+    for record in records:
+        if states.get(record.job) in PENDING:
+            queue.cancel(record.job)
+
+
 def _states() -> dict[str, str]:
     """Of every job of this user."""
     answer = queue.ask(["squeue", "-h", "-u", getpass.getuser(), "-o", "%i %T"])
