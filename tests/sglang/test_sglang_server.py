@@ -16,7 +16,7 @@ import pytest
 from gyre_hpc.config.engine_schema import Device, EngineConfig, EngineKind, SGLangConfig
 from gyre_hpc.engines.sglang import server as server_module
 from gyre_hpc.engines.sglang.environment import python_of
-from gyre_hpc.engines.sglang.flags import create_launch
+from gyre_hpc.engines.sglang.flags import create_launch, room_for
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Nodes, ServerLost
 from gyre_hpc.engines.sglang.server import Server
@@ -78,7 +78,7 @@ def test_a_server_lives_on_without_its_leader_and_dies_with_its_keeper(sglang: S
         address = await first.start()
         assert (await asyncio.to_thread(ask, address, "/model_info", key="guess"))[0] == 401
         info = (await asyncio.to_thread(ask, address, "/server_info"))[1]
-        assert info["max_total_num_tokens"] == KV_TOKENS and info["page_size"] == 16 and info["weight_version"] == "0.0"
+        assert info["max_total_num_tokens"] == room_for(KV_TOKENS, 16) and info["page_size"] == 16 and info["weight_version"] == "0.0"
         # Exactly our limits, and no end-of-text of its own: every id may be drawn, none ends the answer.
         answer = await asyncio.to_thread(generate, address, list(range(5, 205)), MAX_CONTEXT - 200)
         assert len(answer["output_ids"]) == MAX_CONTEXT - 200

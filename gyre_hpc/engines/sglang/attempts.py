@@ -80,6 +80,10 @@ class Attempts:
     def num_upstream(self) -> int:
         return len(self._running)
 
+    def all_heard(self) -> int | None:
+        """Chunks so far, with those of guests; None: nothing is asked of the server now."""
+        return self.num_heard + self.guests.num_heard if self._running or len(self.guests) else None
+
     def num_used_tokens(self) -> int:
         """Prompt and output of the requests the server has; a prefix that several share counts for each."""
         return sum(sent.num_tokens for sent in self._running.values())

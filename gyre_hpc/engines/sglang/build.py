@@ -8,7 +8,7 @@ from gyre_hpc.config.engine_schema import Device, EngineConfig, SGLangKV, Weight
 from gyre_hpc.engines.sglang.client import Client
 from gyre_hpc.engines.sglang.engine import SGLangEngine
 from gyre_hpc.engines.sglang.environment import VERSION, choose_device, find
-from gyre_hpc.engines.sglang.flags import create_launch, dtype_of
+from gyre_hpc.engines.sglang.flags import create_launch, dtype_of, room_for
 from gyre_hpc.engines.sglang.memory import ServerMemory
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Address, Launch, Prefill, Upstream
@@ -78,6 +78,7 @@ def create_sglang_engine(
         kv=_capability(config.sglang.kv),
         # Other runs have other weights under the same versions, and the storage may outlive them all.
         namespace=hashlib.sha256(run_token.encode()).hexdigest()[:32] if config.sglang.kv is SGLangKV.shared else "",
+        least_kv=room_for(model.max_context, config.page_size, site.part),
         facts={
             "sglang_version": VERSION,
             "device": device.value,

@@ -24,6 +24,7 @@ from gyre_hpc.engines.calls import LiveCall
 from gyre_hpc.engines.request import BadRequest
 from gyre_hpc.engines.served import ServedEngine
 from gyre_hpc.engines.sglang.attempts import Attempts
+from gyre_hpc.engines.sglang.memory import kv_room
 from gyre_hpc.engines.sglang.pace import Pace
 from gyre_hpc.engines.sglang.parts import Address, Holder, Measured, NotAnswered, ServerLost, Upstream, WeightSender
 from gyre_hpc.engines.sglang.sent import Label
@@ -42,7 +43,8 @@ FLUSH_S = 10.0
 
 class SGLangEngine(ServedEngine):
     """connect: address of the server -> its API, to be called in the loop. seeded: the server draws by the seed of a call.
-    keep_kv: KV of older weights stays in use at an update. namespace: see Attempts. facts: more of what /server_info shows."""
+    keep_kv: KV of older weights stays in use at an update. namespace: see Attempts. least_kv: tokens of KV without which a server is of
+    no use. facts: more of what /server_info shows."""
 
     def __init__(
         self,
@@ -62,12 +64,14 @@ class SGLangEngine(ServedEngine):
         seeded: bool = False,
         kv: str = "none",
         namespace: str = "",
+        least_kv: int = 0,
         facts: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(run_token=run_token, host=host, port=port, max_context=max_context, vocab_size=vocab_size, decode=decode)
         self.capabilities = EngineCapabilities(kv=kv, sampling="counter" if seeded else "own")
         self._holder, self._connect, self._sender, self._memory, self._store = holder, connect, sender, memory, store
-        self._keep_kv, self._seeded, self._namespace, self._facts = keep_kv, seeded, namespace, dict(facts or {})
+        self._keep_kv, self._seeded, self._namespace, self._least_kv = keep_kv, seeded, namespace, least_kv
+        self._facts = dict(facts or {})
         self._pace = Pace(clock.monotonic_s)
         self._upstream: Upstream | None = None
         self._attempts: Attempts | None = None
@@ -76,12 +80,11 @@ class SGLangEngine(ServedEngine):
         self._changing = asyncio.Lock()
 
     async def start(self) -> str:
-        """Raises ServerLost."""
+        """Raises ServerLost, and UserError when the server has too little memory."""
         upstream = self._upstream = self._connect(await self._holder.start())
         self._attempts = Attempts(
             upstream,
             self.book,
-            # A server that was adopted has heard the names of those before us.
             name=secrets.token_hex(8),
             decode=self.decode,
             pace=self._pace,
@@ -89,7 +92,7 @@ class SGLangEngine(ServedEngine):
             seeded=self._seeded,
             namespace=self._namespace,
         )
-        self._watch = Watch(num_heard=self._num_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
+        self._watch = Watch(num_heard=self._attempts.all_heard, is_well=upstream.is_well, on_lost=self._attempts.lose)
         self._watch.start()
         await self._attempts.halt("asleep")
         noted = self._holder.noted if self._holder.was_adopted else ""
@@ -97,7 +100,7 @@ class SGLangEngine(ServedEngine):
             # Should it not do what is asked of it now, the next of us is to start another one.
             self._holder.note("changing")
             await upstream.abort_all()
-        self._num_total_tokens = int((await upstream.info())["max_total_num_tokens"])
+        self._num_total_tokens = kv_room(await upstream.info(), self._least_kv)
         await self._sender.join(upstream)
         if noted == "asleep":
             self._holder.note(noted)
@@ -294,7 +297,3 @@ class SGLangEngine(ServedEngine):
     def _server(self) -> Upstream:
         assert self._upstream is not None, "the engine was not started"
         return self._upstream
-
-    def _num_heard(self) -> int | None:
-        calls = self._calls
-        return calls.num_heard + calls.guests.num_heard if calls.num_upstream or len(calls.guests) else None

@@ -17,6 +17,9 @@ from gyre_hpc.errors import UserError
 
 CONTEXT_MARGIN = 8
 """SGLang ends answers so many tokens before its context does; with it, its limits are exactly model.max_context."""
+_RESERVED = 512
+"""A server that decodes for another one takes a prompt only with room for so many tokens after it; one for which there never is room it
+would let wait for ever."""
 
 
 def create_launch(
@@ -51,6 +54,13 @@ def create_launch(
     )
 
 
+def room_for(num_tokens: int, page: int, part: Part = Part.whole) -> int:
+    """KV tokens a server must have for one call of `num_tokens`: it wants a page more than the one the call ends in, and as with its
+    context it ends answers before the last token."""
+    beside = max(2 * page, CONTEXT_MARGIN) + (_RESERVED if part is Part.decode else 0)
+    return num_tokens + -(-beside // page) * page
+
+
 def dtype_of(config: EngineConfig, device: Device) -> str:
     """What `auto` means for the server's weights."""
     if config.sglang.dtype != "auto":
@@ -63,6 +73,8 @@ _Flags = dict[str, Any]
 
 _NEW_EACH_START = "it is chosen anew for every start"
 _OF_THE_CELL = "it follows from the cell's ranks and nodes"
+_NO_HTTP = "the cell speaks plain HTTP with it, on loopback"
+_OTHER_TOKENS = "tokens would be drawn from something else than the prompt and the sampling that were asked for"
 _PROTECTED = {
     "model-path": "set model.path",
     "load-format": "weights come from the trainer",
@@ -87,6 +99,17 @@ _PROTECTED = {
     "enable-memory-saver": "the cell sleeps while it trains",
     "disaggregation-mode": "set engine.sglang.kv",
     "disaggregation-bootstrap-port": "set engine.sglang.kv",
+    "max-total-tokens": "set engine.kv_tokens",
+    "page-size": "set engine.page_size",
+    "grpc-mode": _NO_HTTP,
+    "smg-grpc-mode": _NO_HTTP,
+    "ssl-keyfile": _NO_HTTP,
+    "ssl-certfile": _NO_HTTP,
+    "is-embedding": "the server answers with tokens",
+    "tokenizer-worker-num": "one process takes the cell's requests, and all of their aborts",
+    "allow-auto-truncate": _OTHER_TOKENS,
+    "preferred-sampling-params": _OTHER_TOKENS,
+    "enable-watermark": _OTHER_TOKENS,
 }
 """Flags our protocol with the server depends on -> what to do instead."""
 _ALIASES = {
@@ -113,7 +136,7 @@ def _chosen(config: EngineConfig, max_context: int, model: Path, site: Site, dev
         "stream-interval": config.sglang.stream_tokens,
         "weight-version": "0.0",
         "page-size": config.page_size,
-        "max-total-tokens": config.kv_tokens,
+        "max-total-tokens": room_for(config.kv_tokens, config.page_size, site.part),
         "max-running-requests": config.max_batch,
         "chunked-prefill-size": config.prefill_chunk,
         "log-level": "warning" if nodes.number == 0 else "error",
@@ -165,8 +188,12 @@ def _of_kv(config: EngineConfig, device: Device, site: Site) -> _Flags:
             flags = {"disaggregation-mode": site.part.value, "disaggregation-transfer-backend": "mooncake"}
             if site.part is Part.prefill:
                 return flags | {"disaggregation-bootstrap-port": site.bootstrap_port}
-            # A backup of retracted calls would want a HiCache pool; they go on from their tokens instead.
-            return flags | {"disaggregation-decode-retraction-backup": "none", "disaggregation-decode-enable-radix-cache": True}
+            return flags | {
+                # A backup of retracted calls would want a HiCache pool; they go on from their tokens instead.
+                "disaggregation-decode-retraction-backup": "none",
+                "disaggregation-decode-enable-radix-cache": True,
+                "num-reserved-decode-tokens": _RESERVED,
+            }
 
 
 def _with_users(flags: _Flags, users: Mapping[str, Any]) -> _Flags:

@@ -7,9 +7,11 @@ those of whole devices, so that whoever else holds memory there shows too. Not r
 import asyncio
 import os
 from collections.abc import Mapping
+from typing import Any
 
 from gyre_hpc.config.engine_schema import Device
 from gyre_hpc.engines.sglang.parts import Holder, ServerLost
+from gyre_hpc.errors import UserError
 from gyre_hpc.observability.memory import bytes_of, free_bytes
 from gyre_hpc.protocol.to_batch import RankMemory
 
@@ -33,6 +35,16 @@ class ServerMemory:
         if len(figures) < self._num_local:
             raise ServerLost(f"nvidia-smi shows {len(figures)} of the cell's {self._num_local} devices")
         return [RankMemory(rank=rank, free=free, used=used) for rank, (free, used) in enumerate(figures, start=self._rank)]
+
+
+def kv_room(info: Mapping[str, Any], least: int) -> int:
+    """KV tokens a server says it has (/server_info). Raises UserError when these are fewer than one call may need: it takes less memory
+    than it was told to where the device has no more, and would answer long calls in part, or not at all."""
+    room = int(info["max_total_num_tokens"])
+    if room < least:
+        remedy = f"a call may need {least}; give it more by engine.sglang.flags.mem-fraction-static, or lower model.max_context"
+        raise UserError("engine.kv_tokens", room, f"so many tokens are all that SGLang finds memory for, and {remedy}")
+    return room
 
 
 Figures = dict[str, tuple[int, int]]

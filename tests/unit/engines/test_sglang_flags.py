@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gyre_hpc.config.engine_schema import Device, EngineConfig, EngineKind, SGLangConfig, SGLangKV
-from gyre_hpc.engines.sglang.flags import create_launch
+from gyre_hpc.engines.sglang.flags import create_launch, room_for
 from gyre_hpc.engines.sglang.model_folder import write_model_folder
 from gyre_hpc.engines.sglang.parts import Launch, Nodes
 from gyre_hpc.engines.sglang.site import Part, Site
@@ -72,7 +72,7 @@ def test_the_configuration_is_in_the_flags() -> None:
         "context-length": "2056",
         "stream-interval": "5",
         "page-size": "16",
-        "max-total-tokens": "65536",
+        "max-total-tokens": str(65536 + 2 * 16),
         "max-running-requests": "64",
         "chunked-prefill-size": "512",
         "dtype": "float32",
@@ -104,9 +104,9 @@ def test_on_cpu_nothing_claims_to_be_deterministic() -> None:
 
 
 def test_users_flags_win() -> None:
-    users = {"page-size": 1, "mem_fraction_static": 0.3, "--enable-metrics": True, "chunked-prefill-size": False, "list": [1, 2]}
+    users = {"max-running-requests": 1, "mem_fraction_static": 0.3, "--enable-metrics": True, "chunked-prefill-size": False, "list": [1, 2]}
     found = flags(launch(flags=users | {"json-model-override-args": {"a": 1}}))
-    assert found["page-size"] == "1" and found["mem-fraction-static"] == "0.3" and found["enable-metrics"] is True
+    assert found["max-running-requests"] == "1" and found["mem-fraction-static"] == "0.3" and found["enable-metrics"] is True
     assert "chunked-prefill-size" not in found
     assert json.loads(str(found["json-model-override-args"])) == {"a": 1}
     assert launch(flags=users).flags[-3:] == ("--list", "1", "2")
@@ -126,6 +126,9 @@ def test_users_flags_win() -> None:
         "nccl-init",
         "incremental-streaming",
         "config",
+        "max-total",
+        "ssl-keyfile",
+        "allow-auto-truncate",
     ],
 )
 def test_flags_of_the_protocol_are_refused_by_any_of_their_names(name: str) -> None:
@@ -181,6 +184,20 @@ def test_users_environment_wins_but_for_the_place_of_sockets() -> None:
     assert launch(environ={"OMP_NUM_THREADS": "8"}).environ["OMP_NUM_THREADS"] == "8"
     with pytest.raises(UserError, match=r"engine\.sglang\.environ\.TMPDIR='/a/place': .* set paths\.scratch"):
         launch(environ={"TMPDIR": "/a/place"})
+
+
+@pytest.mark.parametrize(("page", "expected"), [(1, 8), (2, 8), (16, 32), (64, 128)])
+def test_a_server_has_room_beside_the_longest_call(page: int, expected: int) -> None:
+    """It rounds the prompt up, wants one page more, and never draws the last tokens of its room."""
+    assert room_for(1000 * page, page) == 1000 * page + expected
+    reserved = room_for(1000 * page, page, Part.decode) - 1000 * page
+    assert 512 + expected <= reserved < 512 + expected + page and reserved % page == 0
+
+
+def test_a_decoding_server_has_room_for_what_it_reserves() -> None:
+    found = flags(launch(kv=SGLangKV.pd, part=Part.decode))
+    assert int(str(found["max-total-tokens"])) >= 65536 + int(str(found["num-reserved-decode-tokens"]))
+    assert "num-reserved-decode-tokens" not in flags(launch(kv=SGLangKV.pd, part=Part.prefill))
 
 
 def test_a_pair_of_cells_prefills_and_decodes() -> None:

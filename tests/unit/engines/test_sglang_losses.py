@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from gyre_hpc.engines.sglang.parts import ServerLost
+from gyre_hpc.errors import UserError
 from tests.fakes.sglang_bench import VERSIONS, Bench, run
 
 
@@ -91,6 +92,19 @@ def test_a_server_found_asleep_is_noted_as_such_again() -> None:
         await one.engine.close()
 
     asyncio.run(main())
+
+
+def test_a_server_with_less_kv_than_one_call_needs_is_of_no_use() -> None:
+    async def main(least: int) -> None:
+        one = Bench(least_kv=least)
+        try:
+            await one.engine.start()
+        finally:
+            await one.engine.close()
+
+    asyncio.run(main(4096))
+    with pytest.raises(UserError, match=r"engine\.kv_tokens=4096.* may need 4097.*mem-fraction-static"):
+        asyncio.run(main(4097))
 
 
 def test_a_wake_whose_figures_were_lost_may_be_asked_for_again() -> None:
