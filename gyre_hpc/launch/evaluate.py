@@ -25,6 +25,8 @@ from gyre_hpc.report.summary import write_summary
 from gyre_hpc.supervisor.commands import MODULES
 from gyre_hpc.train.checkpoint_folder import newest_whole
 
+_NOTHING = 1
+
 
 def main(run: str, checkpoint: str = "", tasks: int = 0, modules: str = MODULES) -> int:
     """Evaluate `checkpoint` (`<lineage>.<step>`, empty: the newest whole one); return the exit code. Raises UserError."""
@@ -44,8 +46,7 @@ def main(run: str, checkpoint: str = "", tasks: int = 0, modules: str = MODULES)
         return code
     if code != 0:
         return say_failed(claim, code)
-    _say(claim, weights.name)
-    return 0
+    return _say(claim, weights.name)
 
 
 def evaluation_of(config: Config, weights: Path, root: Path, tasks: int) -> Config:
@@ -76,9 +77,16 @@ def _free(above: Path, name: str) -> Path:
     return root
 
 
-def _say(claim: Claim, version: str) -> None:
-    last = [event for event in read_events(claim.folder.events_folder) if event.kind == "evaluation"][-1].fields
+def _say(claim: Claim, version: str) -> int:
+    """The result, and the exit code: a rate of nothing is no success."""
+    events = read_events(claim.folder.events_folder)
+    last = [event for event in events if event.kind == "evaluation"][-1].fields
+    if not last["total"]:
+        why = [event.fields.get("reason", "") for event in events if event.kind == "alarm"][-1:]
+        print(f"eval: no held-out task has a score: {' '.join(why)}; logs: {claim.folder.root / 'logs'}", file=sys.stderr)
+        return _NOTHING
     rate = f"{100 * float(last['pass_rate']):.1f} %"
     write_summary(read_story(claim.folder.root))
     write_report(read_story(claim.folder.root))
     print(f"eval: pass rate {rate} on {last['total']} held-out tasks, version {version}, report: {claim.folder.report}", flush=True)
+    return 0

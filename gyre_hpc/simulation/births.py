@@ -97,6 +97,10 @@ def scheduler_of(scenario: Scenario) -> SchedulerConfig:
     )
 
 
+FRUITLESS = 8
+"""Hardly more than one batch: bad luck of any kind that faults bring must not look like a run that trains on nothing."""
+
+
 def _batch(scenario: Scenario, process: Process) -> BatchSettings:
     cells = cells_of(scenario)
     return BatchSettings(
@@ -130,6 +134,7 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         checkpoint_before_publish=scenario.checkpoint_before_publish,
         pairs=scenario.pair_names,
         kv_budget_s=0.0 if scenario.kv == "none" else 0.5,
+        fruitless_window=FRUITLESS,
     )
 
 

@@ -215,17 +215,12 @@ def _evaluate(state: State, now: float) -> list[Effect]:
     assert trial is not None
     passed, total = state.groups.num_passed(*trial)
     slot = trial[1]
-    ends = state.groups.ends_of(*trial)
-    has_called = any(group.first_versions for group in state.groups.of_purpose(*trial))
-    if ends and not (total and has_called):
-        newest = max(state.recently_ended.get(ended.execution, -1e18) for ended in ends)
-        if now - newest <= _PATIENCE_S:  # word of a call may be under way
-            return []
-        what = "called the model" if total else "has a score"
-        return finish(state, now, 1, f"evaluation of {state.version}: no execution {what}; most of them: {commonest(ends)}")
+    ends, alarms = state.groups.ends_of(*trial), list[Effect]()
+    if ends and not total:
+        alarms = [Note("alarm", {"what": f"evaluation of {state.version}: no execution has a score", "reason": commonest(ends)})]
     state.pass_rates[slot] = passed / total if total else 0.0
     record = EvaluationEnded(slot, state.version, passed, total)
     note = Note(
         "evaluation", {"slot": slot, "version": str(state.version), "passed": passed, "total": total, "pass_rate": state.pass_rates[slot]}
     )
-    return [note, *persist(state, record, _nothing), *enter(state, now, Phase.training if slot == 0 else Phase.eval_after)]
+    return [*alarms, note, *persist(state, record, _nothing), *enter(state, now, Phase.training if slot == 0 else Phase.eval_after)]

@@ -166,19 +166,13 @@ def test_a_batch_of_nothing_is_begun_anew_and_the_run_makes_all_its_updates() ->
     assert anew and len({fields["execution"] for fields in ran.kinds("execution_restarted")}) == 8 * len(anew)
 
 
-def test_an_evaluation_without_a_single_score_ends_the_run() -> None:
-    ran = BatchWorld(
-        scheduler=SchedulerConfig(), evals=3, max_restarts_of_execution=0, fails=lambda execution: execution.startswith("eval")
-    )
+def test_an_evaluation_without_a_single_score_is_an_alarm_and_its_executions_count() -> None:
+    only_evaluations = {"evals": 3, "max_restarts_of_execution": 0, "fails": lambda execution: execution.startswith("eval")}
+    ran = BatchWorld(scheduler=SchedulerConfig(), **only_evaluations)
     ran.run()
-    assert ran.finished is not None and ran.finished.exit_code == 1
-    assert "no execution has a score" in ran.finished.reason and "(3 of 3)" in ran.finished.reason
-    assert not ran.kinds("evaluation")
-
-
-def test_an_evaluation_that_never_called_the_model_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    ran = BatchWorld(scheduler=SchedulerConfig(), evals=3)
-    monkeypatch.setattr(ran, "said", lambda facts: ())
+    assert ran.finished is not None and ran.finished.exit_code == 0
+    (first, last) = [alarm for alarm in ran.kinds("alarm") if "no execution has a score" in alarm["what"]]
+    assert "(3 of 3)" in first["reason"] and "infra_error: no sandbox for eval" in last["reason"]
+    ran = BatchWorld(scheduler=SchedulerConfig(), fruitless_window=3, **only_evaluations)
     ran.run()
-    assert ran.finished is not None and ran.finished.exit_code == 1
-    assert "no execution called the model" in ran.finished.reason and not ran.kinds("evaluation")
+    assert ran.finished is not None and ran.finished.exit_code == 1 and "3 executions in a row" in ran.finished.reason
