@@ -108,14 +108,27 @@ def draw(seed: int) -> Scenario:
         max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
-    return _on_nodes(_with_faults(_passing_over(_paired(scenario)), dice))
+    return _on_nodes(_passing_over(_with_faults(_paired(scenario), dice)))
 
 
 def _passing_over(scenario: Scenario) -> Scenario:
-    """Without a checkpoint before each publish, most save only now and then; drawn apart."""
+    """Without a checkpoint before each publish, most save only now and then, and are stopped in order when that matters; drawn apart."""
     if scenario.checkpoint_before_publish:
         return scenario
-    return msgspec.structs.replace(scenario, checkpoint_every=random.Random(f"every {scenario.seed}").choice([1, 2, 3]))
+    dice = random.Random(f"every {scenario.seed}")
+    every = dice.choice([1, 2, 3])
+    notices = [
+        Fault(
+            kind=FaultKind.preempt,
+            target="cell-0",
+            share=1.0,
+            for_s=dice.choice([1.0, 12.0, 40.0]),
+            on="Apply:end",
+            nth=dice.choice([1, 2]),
+        )
+        for _ in range(dice.choice([0, 1, 1]))
+    ]
+    return msgspec.structs.replace(scenario, checkpoint_every=every, faults=(*scenario.faults, *notices))
 
 
 def _on_nodes(scenario: Scenario) -> Scenario:

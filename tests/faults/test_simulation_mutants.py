@@ -25,6 +25,7 @@ NAMES = {
     "retry_joins_no_call",
     "staleness_counter_lost_at_restart",
     "step_before_the_manifest_check",
+    "stop_told_too_early",
     "term_not_compared",
     "tokens_dropped_at_abort",
 }
