@@ -27,7 +27,7 @@ from tests.fakes.server_stage import ServerStage, living, run, stage, until
 from tests.sglang.models import tiny_config
 
 MAX_CONTEXT = 512
-KV_TOKENS = 4096
+KV_TOKENS = MAX_CONTEXT
 
 
 def launch(here: ServerStage, sglang: SGLangConfig, nodes: Nodes | None = None, **flags: Any) -> Launch:
@@ -80,9 +80,11 @@ def test_a_server_lives_on_without_its_leader_and_dies_with_its_keeper(sglang: S
         info = (await asyncio.to_thread(ask, address, "/server_info"))[1]
         assert info["max_total_num_tokens"] == room_for(KV_TOKENS, 16) and info["page_size"] == 16 and info["weight_version"] == "0.0"
         # Exactly our limits, and no end-of-text of its own: every id may be drawn, none ends the answer.
-        answer = await asyncio.to_thread(generate, address, list(range(5, 205)), MAX_CONTEXT - 200)
-        assert len(answer["output_ids"]) == MAX_CONTEXT - 200
-        assert answer["meta_info"]["finish_reason"]["type"] == "length"
+        # A prompt of almost all of it too: for one that it cannot place it would wait for ever.
+        for num_prompt in (200, MAX_CONTEXT - 12, MAX_CONTEXT - 1):
+            answer = await asyncio.to_thread(generate, address, list(range(5, 5 + num_prompt)), MAX_CONTEXT - num_prompt)
+            assert len(answer["output_ids"]) == MAX_CONTEXT - num_prompt
+            assert answer["meta_info"]["finish_reason"]["type"] == "length"
         first.note("awake")
         pids = first.pids()
         await first.leave()
