@@ -44,6 +44,8 @@ def carry_out(plan: Plan, seed: int, folder: Path) -> int:
         with _attempt(folder, overrides, starts) as run:
             attempt = len(starts)
             if not await_moment(run, attempt, dice.uniform(*plan.after_s), plan.within_s):
+                if run.exit_code:
+                    raise SystemExit(f"attempt {attempt} ended by itself with {run.exit_code}:\n{run.out.read_text()}")
                 break
             sampled = take_away(run, kind)
             root = run.folder

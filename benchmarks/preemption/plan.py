@@ -1,7 +1,7 @@
 """What is run: executions of a thousand tokens over several calls, with waits in place of compute, and the progress records of the default."""
 
-import shlex
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,11 +11,18 @@ CALLS = 8
 MAX_OUTPUT_TOKENS = 512
 _CLIENT = Path(str(gyre_hpc.harnesses.program.__file__)).parent
 _TALKER = Path(__file__).with_name("talker.py")
-_COMMAND = shlex.join([sys.executable, "-E", "-S", str(_TALKER), str(_CLIENT), str(CALLS), str(MAX_OUTPUT_TOKENS), "{instruction}"])
+_WORDS = (sys.executable, "-E", "-S", str(_TALKER), str(_CLIENT), str(CALLS), str(MAX_OUTPUT_TOKENS), "{instruction}")
+
+
+def _quoted(words: Iterable[str]) -> str:
+    """A list, as Hydra's command line has it."""
+    return "[" + ",".join(f"'{word}'" for word in words) + "]"
+
 
 BASE = (
-    "+experiment=rehearsal", "harness=command", f"harness.command={_COMMAND!r}", f"harness.readable=[{_TALKER},{_CLIENT}]",
-    f"harness.max_output_tokens={MAX_OUTPUT_TOKENS}", "model.max_context=8192", "cluster.cells=3", "algo.groups_per_batch=3", "algo.group_size=8",
+    "+experiment=rehearsal", "harness=command", f"harness.command={_quoted(_WORDS)}",
+    f"harness.readable={_quoted((str(_TALKER), str(_CLIENT), sys.prefix, sys.base_prefix))}",
+    "model.max_context=8192", "cluster.cells=3", "algo.groups_per_batch=3", "algo.group_size=8",
     "cluster.runner_capacity=24", "engine.timed_tokens_per_s=900", "suite.soft_deadline_s=300", "suite.hard_deadline_s=320",
     "gateway.malformed_window=0",
 )  # fmt: skip
