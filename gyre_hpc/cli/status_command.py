@@ -15,6 +15,7 @@ def call(args: argparse.Namespace) -> int:
     from rich.console import Console
 
     from gyre_hpc.observability.attempt_record import notes_on_attempts
+    from gyre_hpc.report.replay import replay_line
     from gyre_hpc.report.screen import screen
     from gyre_hpc.report.watch.attach import attach
     from gyre_hpc.report.watch.watched import as_json, job_lines, open_run, watch
@@ -31,6 +32,8 @@ def call(args: argparse.Namespace) -> int:
         print(line)
     if watched.status is not None:
         Console().print(screen(watched.status, []))
+        if line := replay_line(watched.status.totals):
+            print(line)
     for line in notes_on_attempts(run.folder):
         print(line)
     return 0

@@ -3,6 +3,7 @@
 From events, so it holds over attempts. A life that ended before its first request had nothing to take up and is not counted.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from gyre_hpc.report.story import Story
@@ -30,3 +31,15 @@ def replay_of(story: Story) -> dict[str, Any]:
 
 def _sum(events: list[dict[str, Any]], field: str) -> float:
     return sum(float(fields[field]) for fields in events)
+
+
+def replay_line(totals: Mapping[str, float]) -> str:
+    """For people, from the counters of a status; empty while no execution was taken up."""
+    num, at_stake, saved = (int(totals.get(name, 0)) for name in ("executions_replayed", "tokens_at_stake", "tokens_saved"))
+    if not num:
+        return ""
+    parts = [f"{num} executions taken up from the journal", f"{saved} of {at_stake} recorded tokens given out again"]
+    for name, what in (("replay_diverged", "went another way"), ("executions_restarted", "begun anew")):
+        if totals.get(name):
+            parts.append(f"{int(totals[name])} {what}")
+    return f"replay: {', '.join(parts)}"

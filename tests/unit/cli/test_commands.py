@@ -5,9 +5,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.cli.commands import COMMANDS, run
+from gyre_hpc.observability.status import read_status, write_status
 from tests.unit.report.made_up_run import make_run
 
 
@@ -92,4 +94,24 @@ def test_status_prints_the_file_as_it_is_and_beside_it_whether_the_run_lives(tmp
     assert printed.pop("watch")["state"] == "never_started"
     assert printed == json.loads(folder.status.read_text())
     assert run(["status", str(tmp_path)]) == 0
-    assert "cells needed" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "cells needed" in shown and "replay:" not in shown
+
+
+def test_status_says_what_an_attempt_took_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = make_run(tmp_path)
+    status = read_status(folder.status)
+    assert status is not None
+    totals = {
+        "executions_replayed": 7.0,
+        "tokens_at_stake": 900.0,
+        "tokens_saved": 850.0,
+        "replay_diverged": 2.0,
+        "executions_restarted": 1.0,
+    }
+    write_status(folder.status, msgspec.structs.replace(status, totals=totals))
+    assert run(["status", str(tmp_path)]) == 0
+    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("replay:"))
+    assert line == (
+        "replay: 7 executions taken up from the journal, 850 of 900 recorded tokens given out again, 2 went another way, 1 begun anew"
+    )
