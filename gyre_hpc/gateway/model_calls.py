@@ -75,6 +75,10 @@ class ModelCalls:
             if not connection.over.done() or connection.over.cancelled():
                 self._tell(Received(CLIENTS, Left(connection.id)))
 
+    def forget(self, execution: str) -> None:
+        """It takes no more calls."""
+        self._memory.forget(execution)
+
     def _identity(self, identity: bytes) -> bytes:
         """In its canonical form."""
         return self._canonical(identity.decode("utf-8", "replace")).encode()

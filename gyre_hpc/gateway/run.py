@@ -1,7 +1,7 @@
 """Assembles one gateway shard: journal, machine, host, surface. Used by the process main and by tests in one process."""
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain
 from pathlib import Path
 from typing import cast
@@ -12,7 +12,7 @@ from gyre_hpc.gateway.bodies import Bodies
 from gyre_hpc.gateway.connections import Connections
 from gyre_hpc.gateway.earlier import read_earlier
 from gyre_hpc.gateway.engine_client import EngineClient
-from gyre_hpc.gateway.journal_writer import JournalWriter, each_of_journal
+from gyre_hpc.gateway.journal_writer import Done, JournalWriter, each_of_journal
 from gyre_hpc.gateway.rendering import Rendering, measure_cpu
 from gyre_hpc.gateway.surface import HarnessSurface
 from gyre_hpc.harnesses import create_harness
@@ -32,7 +32,7 @@ from gyre_hpc.machines.call.actions import (
     Reply,
     Say,
 )
-from gyre_hpc.protocol.journal import Record
+from gyre_hpc.protocol.journal import ExecutionEnd, Record
 from gyre_hpc.protocol.supervision import Register
 from gyre_hpc.shell.arguments import Birth
 from gyre_hpc.shell.host import Host, NoteSink
@@ -75,8 +75,7 @@ class Gateway:
             },
             note=note,
             at_once={Render: rendering.render_short, Parse: rendering.parsed},
-            # The journal is this machine's log: the same append(record, done), other framing.
-            machine_log=cast(MachineLog, writer),
+            machine_log=cast(MachineLog, _Log(writer, self._forget)),
             record_to=folder.inputs(birth.name, birth.attempt) if config.debug.record_inputs else None,
             max_body_bytes=config.gateway.max_body_bytes,
         )
@@ -84,6 +83,7 @@ class Gateway:
         for notice in self._chat_format.notices:
             note("chat_format", {"notice": notice})
         self._machine: GatewayMachine | None = None
+        self._surface: HarnessSurface | None = None
 
     async def start(self) -> str:
         """Listen, rebuild the machine from the journal; return the base URL."""
@@ -99,6 +99,7 @@ class Gateway:
             replays=config.replay.enabled,
         )
         surface.add_to(self.host.app)
+        self._surface = surface
         url = await self._bind()
         settings = GatewaySettings.of(
             config,
@@ -122,6 +123,10 @@ class Gateway:
         await self.host.close()
         await self._engines.close()
 
+    def _forget(self, execution: str) -> None:
+        if self._surface is not None:
+            self._surface.forget(execution)
+
     async def _bind(self) -> str:
         """The port of the shard's last start if there was one: harnesses hold its URL."""
         birth, interface = self._birth, self._birth.config.network.interface
@@ -139,6 +144,20 @@ class Gateway:
         if bound != str(port):
             write_whole(kept, bound.encode())
         return url
+
+
+class _Log:
+    """The journal is this machine's log: the same append(record, done), other framing. Ends of executions are told on: nothing else of the
+    shell hears of them."""
+
+    def __init__(self, journal: JournalWriter, ended: Callable[[str], None]) -> None:
+        self._journal, self._ended = journal, ended
+        self.close = journal.close
+
+    def append(self, record: Record, done: Done) -> None:
+        if isinstance(record, ExecutionEnd):
+            self._ended(record.execution)
+        self._journal.append(record, done)
 
 
 def port_file(birth: Birth) -> Path:

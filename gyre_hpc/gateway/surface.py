@@ -52,6 +52,10 @@ class HarnessSurface:
         self._inquiries.add_to(app, BASE)
         app.router.add_route("*", PREFIX + r"{rest:[\s\S]*}", self._inquiries.unknown)
 
+    def forget(self, execution: str) -> None:
+        """It takes no more calls: what only they would need goes."""
+        self._calls.forget(execution)
+
     async def _chat_completions(self, request: web.Request) -> web.StreamResponse:
         return await self._calls.answer(request, self._chat)
 

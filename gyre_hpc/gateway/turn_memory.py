@@ -56,6 +56,8 @@ class TurnMemory:
         self._canonical = canonical
         self._known: OrderedDict[tuple[str, str], list[_Known]] = OrderedDict()
         """The thread used last is last, and so is the conversation of a thread."""
+        self._threads: dict[str, set[str]] = {}
+        """By execution."""
 
     def digested(self, execution: str, thread: str, messages: Sequence[Message]) -> Digested:
         """What digest_turns says of them."""
@@ -68,15 +70,24 @@ class TurnMemory:
         self._keep(execution, thread, branches, known)
         return Digested(known.turns, known.hasher.digest(), known.likeness.digest())
 
+    def forget(self, execution: str) -> None:
+        """It has ended."""
+        for thread in self._threads.pop(execution, ()):
+            self._num_chars -= sum(branch.num_chars for branch in self._known.pop((execution, thread)))
+
     def _keep(self, execution: str, thread: str, branches: list[_Known], known: _Known) -> None:
         branches.append(known)
         self._num_chars += known.num_chars
         self._known.move_to_end((execution, thread))
+        self._threads.setdefault(execution, set()).add(thread)
         if len(branches) > _MOST_BRANCHES:
             self._drop(branches, branches[0])
         while self._num_chars > self._most_chars:
-            _, oldest = self._known.popitem(last=False)
-            self._num_chars -= sum(branch.num_chars for branch in oldest)
+            (oldest, its_thread), dropped = self._known.popitem(last=False)
+            self._num_chars -= sum(branch.num_chars for branch in dropped)
+            self._threads[oldest].discard(its_thread)
+            if not self._threads[oldest]:
+                del self._threads[oldest]
 
     def _drop(self, branches: list[_Known], known: _Known) -> None:
         branches[:] = [branch for branch in branches if branch is not known]

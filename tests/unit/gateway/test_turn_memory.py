@@ -53,3 +53,25 @@ def test_different_conversations_have_different_digests(one: list[Message], othe
     memory = TurnMemory()
     first, second = (memory.digested("e", "main", messages).whole for messages in (one, other))
     assert (first == second) == (one == other)
+
+
+def test_nothing_is_remembered_of_executions_that_ended_however_many_there_were() -> None:
+    memory = TurnMemory()
+    for number in range(300):
+        for thread in ("main", "sub"):
+            memory.digested(f"e{number}", thread, MESSAGES)
+        memory.digested("lives", "main", MESSAGES[: 1 + number % 5])
+        memory.forget(f"e{number}")
+    assert set(memory._known) == {("lives", "main")} and set(memory._threads) == {"lives"}
+    memory.forget("lives")
+    assert (memory._num_chars, memory._known, memory._threads) == (0, {}, {})
+
+
+def test_what_was_dropped_for_want_of_room_can_be_forgotten_too() -> None:
+    memory = TurnMemory(most_chars=1000)
+    for number in range(30):
+        memory.digested(f"e{number}", "main", MESSAGES)
+    assert set(memory._threads) == {execution for execution, _ in memory._known}
+    for number in range(30):
+        memory.forget(f"e{number}")
+    assert (memory._num_chars, len(memory._known)) == (0, 0)
