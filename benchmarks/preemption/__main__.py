@@ -49,8 +49,9 @@ def carry_out(plan: Plan, seed: int, folder: Path) -> int:
                 break
             sampled = take_away(run, kind)
             root = run.folder
-        told = last_words(read_events(root.events_folder), attempt)
-        unjournaled[attempt] = max(0, (sampled or 0) + told - journaled(root.journal, attempt))
+        if sampled is None:
+            sampled = last_words(read_events(root.events_folder), attempt)
+        unjournaled[attempt] = max(0, sampled - journaled(root.journal, attempt))
         print(f"{time.time() - starts[0]:7.1f} s  attempt {attempt}: {kind}, {unjournaled[attempt]} tokens were in no journal", flush=True)
     code = _last(plan, folder, overrides, starts)
     story = read_story(folder)
