@@ -8,6 +8,7 @@ import enum
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -80,7 +81,16 @@ class Cluster:
 
     def fields(self, job: int) -> dict[str, str]:
         """What scontrol says of a job; SLURM keeps it for an hour after the end."""
-        return dict(re.findall(r"(\S+?)=(\S*)", self.run("scontrol", "--oneliner", "show", "job", str(job))))
+        return dict(re.findall(r"(\S+?)=(\S*)", self._asked("scontrol", "--oneliner", "show", "job", str(job))))
+
+    def _asked(self, *question: str) -> str:
+        """A client that loses its connection to a busy controller dies of SIGPIPE (seen); what changes nothing is asked again."""
+        for _ in range(3):
+            done = ask(question, self.environ)
+            if done.returncode != -signal.SIGPIPE:
+                break
+        assert done.returncode == 0, f"{question} ended with {done.returncode}: {done.stderr.strip()}"
+        return done.stdout
 
     def state(self, job: int) -> JobState:
         return JobState(self.fields(job)["JobState"])

@@ -14,7 +14,7 @@ from gyre_hpc.observability.job_events import of_job
 from gyre_hpc.observability.job_record import jobs_of
 from tests.fakes.live_run import REPOSITORY, wait_for
 from tests.slurm.cluster import Cluster, JobState
-from tests.slurm.runs import TIMED, UPDATES, SlurmRun, launch
+from tests.slurm.runs import TIMED, SlurmRun, launch
 from tests.slurm.test_watching import gyre
 
 pytestmark = pytest.mark.timeout(400)

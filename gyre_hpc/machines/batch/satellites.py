@@ -1,7 +1,8 @@
 """How many satellite jobs the run wants asked for (launch.satellites), and when SLURM is told.
 
-Rule: N of them once work has waited for `PATIENCE_S` without a break; none once nothing has waited for `CALM_S`, and none any more when
-every group of the run has begun: who joined then would find little to do. Work waits while a micro-batch is held by no cell, a call finds
+Rule: N of them once work has waited for `PATIENCE_S` longer than it has not (in every update there is a moment at which nothing waits, however
+short of cells the run is); none once nothing has waited for `CALM_S`, and none any more when every group of the run has begun: who joined
+then would find little to do. Work waits while a micro-batch is held by no cell, a call finds
 no cell, or the waterlevel is so high that every cell there is would be worth its place in rollout. Jobs that run stay until their end.
 
 A refusal backs off: 1, 2, 4 … 30 minutes.
@@ -43,20 +44,25 @@ class Satellites:
         """In a row."""
         self.refused = ""
         self.next_at = 0.0
-        self._busy_since: float | None = None
+        self._is_waiting = False
+        """What the last look saw."""
+        self._looked_at: float | None = None
+        self._waited_s = 0.0
+        """Rises while work waits, falls while none does; between 0 and PATIENCE_S."""
         self._calm_since: float | None = None
         self._is_asking = False
 
     def observe(self, now: float, facts: Facts, decision: Decision, calls_waiting: int, groups_left: int) -> None:
         """One look at the work. groups_left: of the run, not begun yet."""
         waits = facts.micro_batches_waiting > 0 or calls_waiting > 0 or decision.waterlevel.cells_needed >= facts.cells
+        since_s = now - self._looked_at if self._looked_at is not None else 0.0
+        self._waited_s = min(PATIENCE_S, max(0.0, self._waited_s + (since_s if self._is_waiting else -since_s)))
+        self._is_waiting, self._looked_at = waits, now
         if waits and groups_left > 0:
             self._calm_since = None
-            self._busy_since = now if self._busy_since is None else self._busy_since
-            if now - self._busy_since >= PATIENCE_S:
+            if self._waited_s >= PATIENCE_S:
                 self.wanted = self._most
             return
-        self._busy_since = None
         self._calm_since = now if self._calm_since is None else self._calm_since
         if groups_left <= 0 or now - self._calm_since >= CALM_S:
             self.wanted = 0

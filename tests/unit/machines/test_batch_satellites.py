@@ -39,11 +39,9 @@ def kinds(effects: list[Effect]) -> list[str]:
     return [effect.kind for effect in effects if isinstance(effect, Note)]
 
 
-def test_they_are_asked_for_once_work_has_waited_without_a_break() -> None:
+def test_they_are_asked_for_once_work_has_waited_for_long() -> None:
     for work in ({"waiting": 1}, {"calls": 1}, {"needed": 2}):
         bench = Bench()
-        bench.work(PATIENCE_S - 5, **work)
-        bench.work(1)
         bench.work(PATIENCE_S - 5, **work)
         assert bench.asked() is None
         bench.work(10, **work)
@@ -52,6 +50,21 @@ def test_they_are_asked_for_once_work_has_waited_without_a_break() -> None:
         bench.now += ASK_EVERY_S
         assert bench.asked() == 3, "those that went are asked for again"
         assert kinds(bench.told(3, 0)) == [], "nothing changed"
+
+
+def test_short_breaks_take_back_no_more_than_their_length_and_work_that_seldom_waits_asks_for_none() -> None:
+    bench = Bench()
+    for _ in range(2):
+        bench.work(30, waiting=1)
+        assert bench.asked() is None
+        bench.work(10)
+    bench.work(25, waiting=1)
+    assert bench.asked() == 3
+    seldom = Bench()
+    for _ in range(100):
+        seldom.work(10, waiting=1)
+        seldom.work(12)
+    assert seldom.asked() is None
 
 
 def test_waiting_ones_are_called_back_once_nothing_waits_for_long() -> None:
