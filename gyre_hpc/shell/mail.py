@@ -8,6 +8,9 @@ import aiohttp
 from gyre_hpc.protocol.envelope import Envelope, Message, encode
 from gyre_hpc.protocol.supervision import Directory
 
+MOST_AT_ONCE = 8
+"""Posts to one receiver. The library uses the connections it keeps in turn, so that none is ever idle for long enough to be closed: without
+a limit each burst would leave some more of them, for as long as the run lasts."""
 log = logging.getLogger(__name__)
 
 
@@ -53,7 +56,7 @@ class Mail:
 
     async def _post(self, url: str, body: bytes, deadline_s: float) -> None:
         if self._session is None:
-            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0))
+            self._session = aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, limit_per_host=MOST_AT_ONCE))
         try:
             timeout = aiohttp.ClientTimeout(total=deadline_s)
             async with self._session.post(url, data=body, headers=self._headers, timeout=timeout) as response:
