@@ -1,5 +1,6 @@
 """A live supervisor with stand-in children: deaths, orders, orderly and violent ends."""
 
+import itertools
 import json
 import os
 import signal
@@ -13,7 +14,10 @@ from gyre_hpc.machines.supervision import SUPERSEDED
 from gyre_hpc.observability.events import read_events
 from gyre_hpc.protocol.supervision import FinishRun, RestartCell, SetAside
 from gyre_hpc.supervisor.attempts import end_of
-from tests.fakes.live_run import LiveRun, descendants, is_alive, wait_dead, wait_for
+from gyre_hpc.supervisor.log_files import KEPT
+from tests.fakes import small_logs
+from tests.fakes.live_run import REPOSITORY, LiveRun, descendants, is_alive, wait_dead, wait_for
+from tests.fakes.small_logs.sitecustomize import LARGEST
 
 
 def quick_config(**cluster: object) -> Config:
@@ -101,8 +105,9 @@ def test_a_process_that_stood_still_too_long_leaves_its_stacks(tmp_path: Path, n
         wait_for(lambda: asked(run, name), "a question for stacks")
         (pattern,) = asked(run, name)
         wait_for(lambda: any("in stands_still" in path.read_text() for path in tmp_path.glob(pattern)), "stacks")
-        assert not [path for path in (tmp_path / "logs").glob("*.stacks") if name not in path.name and path.stat().st_size], (
-            "all others are well"
+        written = {path for path in (tmp_path / "logs").glob("*.stacks") if path.stat().st_size}
+        assert written <= {path for other in ("", *run.entries()) for pattern in asked(run, other) for path in tmp_path.glob(pattern)}, (
+            "of those alone who were late"
         )
 
 
@@ -157,3 +162,23 @@ def test_the_mirrored_directory_is_for_its_owner_only(tmp_path: Path):
     with LiveRun(tmp_path, quick_config()) as run:
         run.wait_registered()
         assert stat.S_IMODE(run.folder.endpoints.stat().st_mode) == 0o600
+
+
+def test_logs_of_a_live_run_stay_within_their_bound_and_keep_the_newest_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    num_lines = 4000
+    (tmp_path / "chatty-runner-0").write_text(f"{num_lines} {2 * LARGEST}")
+    paths = [str(Path(small_logs.__path__[0])), str(REPOSITORY), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    with LiveRun(tmp_path, quick_config()) as run:
+        log = run.folder.log("runner-0")
+        wait_for((tmp_path / "said-runner-0").exists, "everything is said")
+        wait_for(lambda: log.stat().st_size <= LARGEST, "the last cut")
+        files = sorted(log.parent.glob("runner-0.log*"), key=lambda path: path.name, reverse=True)
+        said = [int(line.split()[1]) for path in files for line in path.read_text().splitlines() if line.startswith("line ")]
+        assert run.process.poll() is None
+    assert len(files) == 1 + KEPT, "and no more"
+    assert all(path.stat().st_size < 2.1 * LARGEST for path in files)
+    assert said[-1] == num_lines - 1 and said == sorted(said)
+    assert said[0] > 0, "the oldest are gone"
+    holes = sum(later != earlier + 1 for earlier, later in itertools.pairwise(said))
+    assert holes <= len(files), "at most what was written while a copy became a cut"

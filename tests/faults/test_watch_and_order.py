@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -103,6 +104,28 @@ def test_stacks_of_a_cell_are_printed_also_again_and_of_a_stopped_process_it_is_
         done = gyre("debug", str(run.folder.root), "--process", "runner-0")
         os.kill(pid, signal.SIGCONT)
         assert done.returncode == 1 and "wrote nothing" in done.stdout
+
+
+@pytest.mark.skipif(shutil.which("py-spy") is None, reason="py-spy is not on PATH: pip install py-spy")
+def test_py_spy_looks_into_a_process_that_answers_nothing(tmp_path: Path):
+    with WholeRun(tmp_path, *RUN) as run:
+        run.wait_event("process_registered", lambda event: event.fields["process"] == "cell-1")
+        for is_stopped in (False, True):
+            if is_stopped:
+                run.kill("cell-1", signal.SIGSTOP)
+            done = gyre("debug", str(run.folder.root), "--cell", "1", "--py-spy")
+            assert done.returncode == 0, done.stdout + done.stderr
+            assert f"=== cell-1 rank 0, process {run.pid('cell-1')}" in done.stdout
+            assert "Thread" in done.stdout and "gyre_hpc/processes/cell.py" in done.stdout, "where its threads are"
+
+
+def test_without_py_spy_it_is_said_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    with WholeRun(tmp_path, *RUN) as run:
+        run.wait_event("process_registered", lambda event: event.fields["process"] == "cell-1")
+        monkeypatch.setenv("PATH", "/usr/bin:/bin" if shutil.which("py-spy", path="/usr/bin:/bin") is None else str(tmp_path))
+        done = gyre("debug", str(run.folder.root), "--cell", "1", "--py-spy")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert "--py-spy" in done.stderr and "pip install py-spy" in done.stderr and "--stacks" in done.stderr
 
 
 def test_a_held_cell_that_was_lost_comes_back_when_it_is_released(tmp_path: Path):

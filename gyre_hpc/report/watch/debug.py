@@ -104,11 +104,20 @@ def _dump(place: Place) -> int:
     if program is None:
         raise UserError("--py-spy", "", "py-spy is not installed here; run: pip install py-spy, or use --stacks")
     print(f"\n=== {place.name}, process {place.pid}", flush=True)
+    # It cannot suspend what stands still already, and need not.
+    how = ["--nonblocking"] if _is_stopped(place.pid) else []
     try:
-        return subprocess.run([program, "dump", "--pid", str(place.pid)], timeout=_PY_SPY_S, check=False).returncode
+        return subprocess.run([program, "dump", *how, "--pid", str(place.pid)], timeout=_PY_SPY_S, check=False).returncode
     except subprocess.TimeoutExpired:
         print(f"py-spy did not end within {_PY_SPY_S:g} s", file=sys.stderr)
         return 1
+
+
+def _is_stopped(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+    except OSError:
+        return False
 
 
 def _elsewhere(place: Place, job: str) -> str:

@@ -1,7 +1,8 @@
 """A process main that only registers: stands for controller, gateway, runner and cell in tests of the supervisor.
 
 A file `refuse-<name>` in the run folder makes it end with the exit code written in it, `stubborn-<name>` makes it ignore
-SIGTERM, `stuck-<name>` makes it stand still for ever before it registers, deaf to all signals but one. Under torchrun only rank 0 registers, and each rank writes `world-<name>-<rank>` once its
+SIGTERM, `stuck-<name>` makes it stand still for ever before it registers, deaf to all signals but one, `chatty-<name>`
+(two numbers) makes it print so many numbered lines, waiting whenever its log has more bytes than the second, and then write `said-<name>`. Under torchrun only rank 0 registers, and each rank writes `world-<name>-<rank>` once its
 end is tied to its parent's.
 """
 
@@ -10,6 +11,7 @@ import ctypes
 import os
 import signal
 import sys
+import time
 
 from gyre_hpc.machines.base import Effect, Input, Machine, Restarted, TimerFired
 from gyre_hpc.machines.membership import Membership
@@ -45,11 +47,23 @@ async def live(birth: Birth) -> None:
     else:
         end_with_parent(host.end)
     write_world(birth)
+    chatty = birth.folder.root / f"chatty-{birth.name}"
+    if chatty.exists():
+        asyncio.get_running_loop().run_in_executor(None, talk, birth, *map(int, chatty.read_text().split()))
     if os.environ.get("RANK", "0") == "0":
         host.run(OnlyMember(Register(birth.name, birth.incarnation, url, os.getpid())), Restarted())
     await host.ended
     await host.close()
     (birth.folder.root / f"ended-{birth.name}-{birth.incarnation}").touch()
+
+
+def talk(birth: Birth, num_lines: int, most_bytes: int) -> None:
+    log = birth.folder.log(birth.name)
+    for number in range(num_lines):
+        while log.stat().st_size > most_bytes:
+            time.sleep(0.01)
+        print(f"line {number} " + "x" * 50, flush=True)
+    (birth.folder.root / f"said-{birth.name}").touch()
 
 
 def write_world(birth: Birth) -> None:
