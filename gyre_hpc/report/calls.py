@@ -12,8 +12,9 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, Replayed, TakenUp, execution_of
+from gyre_hpc.shell.journal_files import records_in, written_contents
 from gyre_hpc.trajectory.lives import counting, last_life
-from gyre_hpc.trajectory.segment import DamagedSegment, attempt_of, read_records
+from gyre_hpc.trajectory.segment import DamagedSegment, attempt_of
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,18 +147,19 @@ def table(rows: Sequence[Row]) -> str:
 def _executions(journal: Path, execution: str) -> dict[str, dict[int, list[Record]]]:
     """Execution -> attempt -> its records; of all, or of one."""
     found: dict[str, dict[int, list[Record]]] = {}
-    for attempt, record in _records(journal):
-        name = execution_of(record)
-        if not execution or name == execution:
-            found.setdefault(name, {}).setdefault(attempt, []).append(record)
+    for attempt, record in _records(journal, execution):
+        found.setdefault(execution_of(record), {}).setdefault(attempt, []).append(record)
     return found
 
 
-def _records(journal: Path) -> Iterator[tuple[int, Record]]:
-    """(attempt, record)."""
+def _records(journal: Path, execution: str) -> Iterator[tuple[int, Record]]:
+    """(attempt, record); of one execution without reading the finished segments that do not hold it."""
     for path in sorted(journal.glob("*.gyj")):
+        contents = written_contents(path) if execution else None
+        if contents is not None and execution not in contents.marks:
+            continue
         try:
-            for record in read_records(path.read_bytes())[0]:
+            for record in records_in(path, execution.__eq__ if execution else None):
                 yield attempt_of(path), record
         except DamagedSegment as error:
             raise UserError("RUN", str(path), str(error)) from error

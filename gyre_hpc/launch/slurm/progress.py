@@ -9,7 +9,7 @@ from gyre_hpc.launch.slurm.chain import Fate
 from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.job_events import STARTED, TOLD, of_job
 from gyre_hpc.protocol.journal import CallProgress
-from gyre_hpc.trajectory.segment import read_records
+from gyre_hpc.shell.journal_files import records_in
 
 BLAMELESS = (Fate.preempted.value, Fate.requeued.value)
 _APPLIED = b'"applied"'
@@ -28,10 +28,9 @@ def brought(folder: RunFolder, attempt: int) -> bool:
 
 def _has_token(path: Path) -> bool:
     try:
-        records, _ = read_records(path.read_bytes())
+        return any(isinstance(record, CallProgress) for record in records_in(path))
     except (OSError, ValueError, UserError):  # damaged: the next attempt will say so
         return False
-    return any(isinstance(record, CallProgress) for record in records)
 
 
 def fruitless(folder: RunFolder, attempt: int) -> int:

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.chat import create_chat_format
@@ -15,6 +16,7 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, Record, Sampling, Stored, VersionSpan
 from gyre_hpc.protocol.tensors import pack_floats, pack_ids
 from gyre_hpc.trajectory.segment import frame, header
+from tests.fakes.journal_segments import spoil, write
 
 FORMAT = create_chat_format("drill", "drill")
 EXECUTION = "train-0-0-0"
@@ -106,3 +108,17 @@ def test_what_is_not_there_is_one_line_and_exit_code_2(folder: Path, more: list[
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     assert run(["calls", str(tmp_path)]) == 2
+
+
+def test_who_asks_for_one_execution_reads_no_finished_segment_of_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (others,) = write(folder / "journal", *[replace_execution(record) for record in records()[:2]], attempt=2)
+    spoil(others)
+    assert run(["calls", str(folder), "--execution", EXECUTION]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4
+    assert run(["calls", str(folder)]) == 2
+
+
+def replace_execution(record: Record) -> Record:
+    """The same of another execution."""
+    other = {"call": "train-9-9-9/0"} | ({"execution": "train-9-9-9"} if isinstance(record, CallBegin) else {})
+    return msgspec.structs.replace(record, **other)
