@@ -209,7 +209,7 @@ class BatchMachine(Machine):
         effects += state.satellites.ask(now)
         if state.phase not in EVALUATIONS or phases.may_evaluate(state):
             effects += planning.dispatch(state, now)
-        effects += send_all(state, now) + saving.tell_when_over(state)
+        effects += send_all(state, now) + saving.tell_when_over(state, now)
         if now - state.status_at >= state.settings.status_s and STATUS not in state.running_actions:
             state.status_at = now
             state.running_actions.add(STATUS)

@@ -17,20 +17,21 @@ _UNKNOWN_S = 300.0
 def save_now(state: State, now: float) -> list[Effect]:
     """The supervisor asks, again and again: always answered."""
     state.is_saving = True
-    return _answer(state)
+    return _answer(state, now)
 
 
-def tell_when_over(state: State) -> list[Effect]:
+def tell_when_over(state: State, now: float) -> list[Effect]:
     """With every step: the answer again once there is nothing more to wait for."""
     if not state.is_saving or not state.save_waits or _lacking(state):
         return []
-    return _answer(state)
+    return _answer(state, now)
 
 
-def _answer(state: State) -> list[Effect]:
+def _answer(state: State, now: float) -> list[Effect]:
     lacking = _lacking(state)
     answer = SaveAnswer(_worth_s(state), lacking) if lacking else SaveAnswer(0.0, _why_nothing(state))
-    is_news, state.save_waits = lacking != state.save_waits, lacking
+    is_first, is_news, state.save_waits = not state.save_waits, lacking != state.save_waits, lacking
+    state.save_until = now + answer.waits_s if is_first else state.save_until
     send = Send("supervisor-0", answer)
     return [send, Note("last_save", {"reason": answer.reason, "waits_s": answer.waits_s})] if is_news else [send]
 

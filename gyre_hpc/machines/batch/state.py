@@ -106,6 +106,8 @@ class State:
     """The run is about to be stopped: what no checkpoint holds is saved first."""
     save_waits: str = ""
     """What the stop was told to wait for; empty: nothing."""
+    save_until: float = 0.0
+    """And until when."""
     finished: bool = False
     exit_code: int = 0
     reason: str = ""

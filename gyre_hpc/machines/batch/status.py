@@ -93,6 +93,8 @@ def waits_of(state: State, now: float) -> list[dict[str, Any]]:
     wait("controller", f"progress in phase {state.phase.value}", settings.progress_deadline_s - (now - state.progress_at))
     if state.commit is not None:
         wait(state.fleet.core_name, f"commit of update {state.update}", settings.commit_deadline_s - (now - state.commit.started_at))
+    if state.save_waits:
+        wait(state.fleet.core_name, f"before the run is stopped: {state.save_waits}", state.save_until - now)
     for cell in state.fleet.cells.values():
         if cell.lost and not cell.aside:
             held = "; held until gyre debug --release" if cell.is_held else ""

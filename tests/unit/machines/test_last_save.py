@@ -3,6 +3,7 @@
 import msgspec
 
 from gyre_hpc.machines.base import Effect, Send, TimerFired
+from gyre_hpc.machines.batch.status import waits_of
 from gyre_hpc.machines.cell import CellSettings
 from gyre_hpc.machines.cell.actions import AppliedRecord, Apply, HostGroup, Reduce, SaveCheckpoint
 from gyre_hpc.machines.supervision import SUPERSEDED, SpawnProcess, TerminateProcess
@@ -131,6 +132,7 @@ def test_the_controller_orders_the_save_and_answers_until_it_is_made() -> None:
     tell(made, 1.0, report("cell-0", 1, **core, saved=FIRST, save_s=2.0), "cell-0")
     (answer,) = answers(tell(made, 2.0, SaveNow("SIGUSR2"), "supervisor-0"))
     assert answer.waits_s == 11.0 and str(SECOND) in answer.reason
+    assert {"owner": "cell-0", "reason": f"before the run is stopped: {answer.reason}", "left_s": 10.0} in waits_of(state, 3.0)
     sent = made.handle(3.5, TimerFired("tick"))
     orders = [e.message for e in sent if isinstance(e, Send) and isinstance(e.message, Order)]
     assert orders and all(order.save == (order.is_core) for order in orders)
