@@ -51,7 +51,7 @@ def measure(quick: bool) -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="gyre-resume-") as above:
         begun = Path(above) / "begun"
         with DisturbedRun(begun / "run", (*WORKLOAD, "algo.updates=1")) as run:
-            _until(run, lambda events: run.exit_code is not None, "its end")
+            _until(run, 1, lambda events: run.exit_code is not None, "its end")
         figures: list[Figure] = []
         for executions in plan.executions:
             place = Path(above) / str(executions)
@@ -100,7 +100,7 @@ async def _grow(folder: Path, executions: int) -> Past:
 def kill_in_mid_batch(folder: Path, overrides: Sequence[str], open: int) -> None:
     """Another attempt, until so many executions have said something; then everything of it is killed at once."""
     with DisturbedRun(folder, overrides, resumes=True) as run:
-        _until(run, lambda events: sum(one.kind == "first_call" and one.attempt == 2 for one in events) >= open, f"{open} open executions")
+        _until(run, 2, lambda events: sum(one.kind == "first_call" for one in events) >= open, f"{open} open executions")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,9 +119,9 @@ def start_again(folder: Path) -> Started:
     with DisturbedRun(folder, (), resumes=True) as run:
 
         def is_there(events: list[Event]) -> bool:
-            return any(event.kind == "first_token" and event.attempt == 3 for event in events)
+            return any(event.kind == "first_token" for event in events)
 
-        events = [event for event in _until(run, is_there, "a token") if event.attempt == 3]
+        events = _until(run, 3, is_there, "a token")
         holds = {sample.name: sample for sample in look(run.family.look(), 0.0)}
     supervisor = next(sample for sample in holds.values() if sample.kind == "supervisor")
     replayed = next(event for event in events if event.kind == "journal_replayed")
@@ -136,13 +136,13 @@ def start_again(folder: Path) -> Started:
     )
 
 
-def _until(run: DisturbedRun, is_there: Callable[[list[Event]], bool], what: str) -> list[Event]:
-    """All events until then. Raises RuntimeError, with what the run printed, when it ends before that or takes too long."""
+def _until(run: DisturbedRun, attempt: int, is_there: Callable[[list[Event]], bool], what: str) -> list[Event]:
+    """Events of that attempt until then. Raises RuntimeError, with what the run printed, when it ends before that or takes too long."""
     reader, events, limit = EventReader(run.folder.events_folder), list[Event](), time.monotonic() + _DEADLINE_S
     while True:
         has_ended = run.exit_code is not None
         run.family.look()
-        events += reader.poll()
+        events += [event for event in reader.poll() if event.attempt == attempt]
         if is_there(events):
             return events
         if has_ended or time.monotonic() > limit:
