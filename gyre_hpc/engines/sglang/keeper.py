@@ -31,6 +31,8 @@ from gyre_hpc.observability.process_tree import Process, descendants, is_alive
 from gyre_hpc.whole_file import write_whole
 
 _TICK_S = 0.25
+_WRONG_FLAGS = 2
+"""argparse's exit code; Python's own too, for a program that is not there."""
 _LOOK_S = 30.0
 """Between two looks at the server's shared memory: if it ends of itself, what was seen last is removed."""
 
@@ -84,7 +86,12 @@ class Keeper:
         self._log.close()
 
     def last_words(self) -> Ended:
-        return Ended(why=self._why, tail=self._log.tail(), port_was_taken=not self._is_ready and self._is_taken(self._hold.port))
+        return Ended(
+            why=self._why,
+            tail=self._log.tail(),
+            port_was_taken=not self._is_ready and self._is_taken(self._hold.port),
+            found_flags_wrong=not self._is_ready and self._why == _how_it_ended(_WRONG_FLAGS),
+        )
 
     def say(self, message: Message) -> None:
         """To every leader."""

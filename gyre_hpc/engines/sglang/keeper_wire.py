@@ -65,6 +65,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True, tag="ended"):
     """Its last words."""
     port_was_taken: bool = False
     """Another program had its port: at another one it may do well."""
+    found_flags_wrong: bool = False
+    """It refused its command line: it will again."""
 
 
 Message = Hold | Hello | End | Status | Ready | Ended

@@ -86,7 +86,8 @@ class Server:
         return _address(self._launch.host, found.status.port, found.status.key)
 
     async def begin(self) -> Address:
-        """End what is left there, start a new one; returns once it answers. Raises ServerLost with the end of its log."""
+        """End what is left there, start a new one; returns once it answers. Raises ServerLost with the end of its log, and UserError
+        when it refused its command line, which no further start would change."""
         for tries_left in reversed(range(_PORT_TRIES)):
             port = _free_port()
             try:
@@ -115,6 +116,8 @@ class Server:
             raise
         if link.ended is not None:
             await asyncio.to_thread(self._burial.join)
+            if link.ended.found_flags_wrong:
+                raise UserError("engine.sglang.flags", _last_line(link.ended.tail), f"SGLang refused its command line; see {self._log}")
             raise ServerLost(self.failure())
         return _address(hold.host, port, hold.key)
 
@@ -190,6 +193,10 @@ class Server:
             raise ServerLost(f"processes of SGLang's server do not end: {left}")
         if self._burial is not None:
             await asyncio.to_thread(self._burial.join)
+
+
+def _last_line(text: str) -> str:
+    return text.rpartition("\n")[2].strip()
 
 
 def _address(host: str, port: int, key: str) -> Address:

@@ -23,10 +23,11 @@ def test_what_ended_says_its_last_words() -> None:
     run(test)
 
 
-def test_a_flag_the_server_does_not_know_is_in_the_error() -> None:
+def test_a_flag_the_server_does_not_know_is_the_users_error() -> None:
     async def test(here: ServerStage) -> None:
-        with pytest.raises(ServerLost, match="unrecognized arguments: --no-such-flag"):
+        with pytest.raises(UserError, match=r"engine\.sglang\.flags='.*unrecognized arguments: --no-such-flag'"):
             await here.server(here.launch(flags=("--no-such-flag",))).start()
+        await here.all_gone([])
 
     run(test)
 
