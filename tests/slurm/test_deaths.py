@@ -63,6 +63,16 @@ def test_a_job_that_is_told_to_save_puts_itself_back_and_goes_on(cluster: Cluste
 
 
 @rare
+def test_a_job_that_is_told_to_save_makes_no_update_again_that_was_in_no_checkpoint(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder, "checkpoint.before_publish=false", "checkpoint.every=100")
+    cluster.cancel(run.job, "--signal=USR2")
+    start_again(run)
+    finish(run, attempts=2)
+    made = [event.fields["update"] for event in run.events("applied")]
+    assert made == list(range(UPDATES)) and run.events("applied", attempt=1) and run.events("applied", attempt=2)
+
+
+@rare
 def test_a_job_that_a_better_one_displaces_after_its_grace_time_goes_on(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, "cluster.slurm.partition=low")
     preempt(run)
