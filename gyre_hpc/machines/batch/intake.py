@@ -263,6 +263,7 @@ def end_execution(state: State, now: float, *, ended: Ended) -> list[Effect]:
     state.moved_on(now)
     count_end(state, ended)
     state.assignments.pop(ended.execution, None)
+    state.spared_s.pop(ended.execution, None)
     id = ExecutionId.parse(ended.execution)
     effects: list[Effect] = [
         Note(
