@@ -28,6 +28,7 @@ from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.view import follow, make_view
 from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.shell.refusal import REFUSAL
 from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.supervisor.commands import MODULES
 
@@ -111,14 +112,15 @@ def _reason(claim: Claim) -> str:
 
 
 def _last_words(claim: Claim, reason: str) -> str:
-    """The last line of the log that `reason` names: an error's message stands there."""
+    """Of the log that `reason` names: the refusal it speaks of, else the last line, where an error's message stands."""
     named = re.search(r"logs/([\w-]+)\.log", reason)
     if named is None:
         return ""
     try:
         with open(claim.folder.log(named[1]), "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL))
-            lines = file.read().decode(errors="replace").split("\n")
+            lines = [line.strip() for line in reversed(file.read().decode(errors="replace").split("\n")) if line.strip()]
     except OSError:
         return ""
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    wanted = REFUSAL if "refused" in reason else ""
+    return next((line.removeprefix(REFUSAL) for line in lines if line.startswith(wanted)), lines[0] if lines else "")

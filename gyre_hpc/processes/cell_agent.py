@@ -62,8 +62,10 @@ def main(argv: list[str] | None = None) -> None:
     except SignalException as told:  # torchrun ended its ranks and raises what it was told
         sys.exit(128 + told.sigval)
     except ChildFailedError as failed:  # its text is torchrun's report of which rank failed, and how
+        if any(one.exitcode == REFUSED for one in failed.failures.values()):
+            sys.exit(REFUSED)  # the rank has said why
         traceback.print_exc()
-        sys.exit(REFUSED if any(one.exitcode == REFUSED for one in failed.failures.values()) else 1)
+        sys.exit(1)
 
 
 if __name__ == "__main__":
