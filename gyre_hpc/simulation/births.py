@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from gyre_hpc.config.schema import SchedulerConfig
 from gyre_hpc.machines.base import Machine
 from gyre_hpc.machines.batch import BatchMachine, BatchSettings
+from gyre_hpc.machines.batch.satellites import SatellitePace
 from gyre_hpc.machines.call import GatewayMachine, GatewaySettings
 from gyre_hpc.machines.cell import CellMachine, CellSettings
 from gyre_hpc.machines.execution import RunnerMachine, RunnerSettings
@@ -49,7 +50,7 @@ def bear(sim: "Simulation", process: Process) -> None:
     machine: Machine
     match process.kind:
         case "supervisor" if process.name != SUPERVISOR:
-            world, machine = SupervisorWorld(process), node_machine(process, sim.nodes.cells.get(process.name, 0))
+            world, machine = SupervisorWorld(process), node_machine(process, sim.nodes.joined.get(process.name))
         case "supervisor":
             world, machine = SupervisorWorld(process), SupervisionMachine(_supervision(scenario, process.attempt))
         case "controller":
@@ -135,6 +136,8 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         pairs=scenario.pair_names,
         kv_budget_s=0.0 if scenario.kv == "none" else 0.5,
         fruitless_window=FRUITLESS,
+        satellites=scenario.satellites,
+        satellite_pace=SatellitePace(patience_s=2.0, calm_s=3.0, ask_every_s=1.0),
     )
 
 

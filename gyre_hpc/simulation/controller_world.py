@@ -3,6 +3,7 @@
 from typing import Any
 
 from gyre_hpc.machines.batch import actions
+from gyre_hpc.machines.batch.satellites import KeepSatellites
 from gyre_hpc.protocol.journal import execution_of
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.simulation.network import plain
@@ -27,7 +28,7 @@ class ControllerWorld:
         return {
             actions.FindCheckpoint: self._find, actions.FindWarmStart: self._find_warm, actions.StoreWarmStart: self._store_warm,
             actions.PrepareGroup: self._prepare, actions.PrepareWarm: self._prepare_warm, actions.ForgetMicroBatches: self._forget,
-            actions.WriteStatus: self._status,
+            actions.WriteStatus: self._status, KeepSatellites: self._satellites,
         }  # fmt: skip
 
     def _after(self, running: Running, mean_s: float, work: Any) -> None:
@@ -40,6 +41,9 @@ class ControllerWorld:
 
         plain(action.status)
         self._after(running, 0.005, work)
+
+    def _satellites(self, running: Running, action: KeepSatellites) -> None:
+        self._after(running, 0.05, lambda: self.sim.jobs.keep(action))
 
     def _find(self, running: Running, action: actions.FindCheckpoint) -> None:
         def work() -> actions.Checkpoint | None:

@@ -6,6 +6,7 @@ from collections import Counter
 import msgspec
 
 from gyre_hpc.config.schema import SchedulerMode, Staleness
+from gyre_hpc.simulation.draw_people import with_people
 from gyre_hpc.simulation.scenario import Fault, FaultKind, Scenario
 
 _MOMENTS: dict[str, tuple[str, ...]] = {
@@ -108,7 +109,7 @@ def draw(seed: int) -> Scenario:
         max_calls=dice.choice([1, 64, 64, 64]),
         max_tokens=dice.choice([0, 0, 0, 0, 40]),
     )
-    return _on_nodes(_passing_over(_with_faults(_paired(scenario), dice)))
+    return with_people(_on_nodes(_passing_over(_with_faults(_paired(scenario), dice))))
 
 
 def _passing_over(scenario: Scenario) -> Scenario:

@@ -97,6 +97,10 @@ class Faults:
                 sim.network.cut_node(sim.node_of(fault.target), now + fault.for_s)
             case FaultKind.node_join:
                 sim.nodes.strike_join(fault)
+            case FaultKind.node_leave:
+                sim.nodes.strike_leave(fault)
+            case FaultKind.order:
+                sim.people.strike(fault)
             case FaultKind.preempt:
                 if fault.share:
                     sim.give_notice(fault.for_s)

@@ -3,9 +3,10 @@
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gyre_hpc.machines.base import Received
 from gyre_hpc.machines.node import NodeMachine, NodeSettings
 from gyre_hpc.protocol.node_map import FIRST
-from gyre_hpc.protocol.supervision import NodeOffer
+from gyre_hpc.protocol.supervision import FinishRun, NodeOffer
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.scenario import Fault, Scenario
@@ -35,12 +36,13 @@ def places_of(scenario: Scenario) -> dict[str, tuple[str, ...]]:
     return places
 
 
-def node_machine(process: Process, cells: int) -> NodeMachine:
+def node_machine(process: Process, joins: Fault | None) -> NodeMachine:
+    """joins: the fault by which it came; None: it was planned."""
     settings = NodeSettings(
         name=process.name,
         life=f"{process.attempt}.{process.incarnation}",
         url=process.url,
-        offer=NodeOffer(f"host-of-{process.name}", process.name, cells=cells),
+        offer=NodeOffer(f"host-of-{process.name}", process.name, cells=int(joins.share) if joins else 0, kind=joins.other if joins else ""),
         report_s=REPORT_S,
         silence_s=SILENCE_S,
         grace_s=GRACE_S,
@@ -52,12 +54,12 @@ class Nodes:
     def __init__(self, sim: "Simulation") -> None:
         self._sim = sim
         self._lives: dict[str, int] = {}
-        self.cells: dict[str, int] = {}
-        """Joiner -> cells that it brings."""
+        self.joined: dict[str, Fault] = {}
+        """Joiner -> what it brings."""
 
     def begin(self) -> None:
         """Of an attempt."""
-        self.cells.clear()
+        self.joined.clear()
         for name in nodes_of(self._sim.scenario):
             self._start(name)
 
@@ -70,10 +72,16 @@ class Nodes:
 
     def strike_join(self, fault: Fault) -> None:
         """A node that nobody planned; with `for_s` it vanishes after that."""
-        self.cells[fault.target] = int(fault.share)
+        self.joined[fault.target] = fault
         self._start(fault.target)
         if fault.for_s:
             self._sim.kernel.at(fault.for_s, partial(self._power_off, fault.target, self._sim.attempt))
+
+    def strike_leave(self, fault: Fault) -> None:
+        """SIGTERM, as at the end of its own job."""
+        supervisor = self._sim.processes.get(fault.target)
+        if supervisor is not None and supervisor.alive and supervisor.machine is not None:
+            supervisor.tell(Received(fault.target, FinishRun(0, "SIGTERM")))
 
     def ended(self, supervisor: Process, code: int) -> None:
         """A node's supervisor goes, and what is left of its children with it."""
@@ -81,7 +89,11 @@ class Nodes:
         self._sim.end_process(supervisor, code)
 
     def given_up(self, name: str) -> None:
-        """Supervision goes on without the node. What was there must be gone by then: its executions begin anew elsewhere."""
+        """Supervision goes on without the node. What was there must be gone by then: its executions begin anew elsewhere. Where the node's
+        supervisor stands still nobody keeps its fence: others must refuse what is left there, as everything else that is checked says."""
+        supervisor = self._sim.processes.get(name)
+        if supervisor is not None and supervisor.paused:
+            return
         alive = [one.name for one in self._of(name) if one.name != name]
         if alive:
             raise Violation(f"{name} was given up, and {alive} still live there")

@@ -18,7 +18,9 @@ from gyre_hpc.simulation.groups import Groups
 from gyre_hpc.simulation.kernel import Kernel, Violation
 from gyre_hpc.simulation.network import Network
 from gyre_hpc.simulation.nodes import Nodes
+from gyre_hpc.simulation.people import People
 from gyre_hpc.simulation.process import Process
+from gyre_hpc.simulation.satellite_jobs import Jobs
 from gyre_hpc.simulation.scenario import Scenario
 from gyre_hpc.simulation.waits import waits
 from gyre_hpc.simulation.watch import Watch
@@ -67,6 +69,8 @@ class Simulation:
         self.groups = Groups(self)
         self.watch = Watch(self)
         self.nodes = Nodes(self)
+        self.people = People(self)
+        self.jobs = Jobs(self)
         self.processes: dict[str, Process] = {}
         self.bad_starts: Counter[str] = Counter()
         self.hanging_starts: Counter[str] = Counter()
@@ -77,6 +81,8 @@ class Simulation:
         self.noticed: Process | None = None
         """The supervisor that was told that its allocation ends."""
         self.attempt = 0
+        self._is_waiting = False
+        """For its next allocation."""
         self.ended: tuple[int, str] | None = None
         self.is_finishing = False
         """The controller said that the run is over; faults have no point any more."""
@@ -113,9 +119,10 @@ class Simulation:
         return self.ended is not None
 
     def _begin_attempt(self) -> None:
-        self.attempt += 1
+        self.attempt, self._is_waiting = self.attempt + 1, False
         self.start_process(SUPERVISOR, 1, self.attempt)
         self.nodes.begin()
+        self.jobs.begin()
 
     def node_of(self, name: str) -> str:
         """Supervisor of the node that a process is on."""
@@ -131,7 +138,9 @@ class Simulation:
                 self.kernel.at(for_s, partial(self.end_process, process, -9))
             else:
                 self.end_process(process, -9)
-        self.kernel.at(1.0, self._begin_attempt)
+        if not self._is_waiting:
+            self._is_waiting = True
+            self.kernel.at(1.0, self._begin_attempt)
 
     def rot(self) -> None:
         """In the memory of the core."""
@@ -166,6 +175,7 @@ class Simulation:
         known = self.processes.get(name)
         if known is not None and known.alive and known.attempt == attempt:
             raise Violation(f"{name} is started again while its incarnation {known.incarnation} lives")
+        self.people.starts(name, attempt)
         process = Process(self, name, incarnation, attempt, node)
         self.born.add(name)
         self.processes[name] = process
@@ -215,6 +225,8 @@ class Simulation:
 
     def noted(self, process: Process, kind: str, fields: dict[str, Any]) -> None:
         self.counts[kind] += 1
+        if kind == "command" and fields["is_done"]:
+            self.people.carried_out(process, str(fields["id"]))
         if kind in ("node_lost", "node_left"):
             self.nodes.given_up(str(fields["node"]))
         if kind == "run_finished":

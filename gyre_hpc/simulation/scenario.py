@@ -42,7 +42,14 @@ class FaultKind(enum.Enum):
     node_cut = "node_cut"
     """What is on the node of the target hears nobody outside of it for `for_s`, nor the other way round."""
     node_join = "node_join"
-    """A node that nobody planned comes with `share` cells; with `for_s` it vanishes after that."""
+    """A node that nobody planned comes with `share` cells, of the run's kind or of `other`; with `for_s` it vanishes after that."""
+    node_leave = "node_leave"
+    """The node's supervisor gets a signal to end."""
+    order = "order"
+    """A person orders `other` (a kind of order, or a file that cannot be read) of the target; simulation/people.py."""
+
+
+_OTHER = {FaultKind.node_join: "of kind", FaultKind.order: "to"}
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,7 +67,7 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
         parts = [f"{self.kind.value:<9} {self.target or '(all)'}"]
         parts.append(f"at {self.at:.3f} s" if not self.on else f"from {self.at:.3f} s on at {self.on} no. {self.nth}")
         if self.other:
-            parts.append(f"towards {self.other}")
+            parts.append(f"{_OTHER.get(self.kind, 'towards')} {self.other}")
         if self.for_s:
             parts.append(f"for {self.for_s:.3f} s")
         if self.share:
@@ -90,6 +97,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """Cells serve two by two, one prefills for the other one; KV is then `pd`."""
     nodes: int = 0
     """Beside the first one; each has a runner, and all but the first two cells are on them."""
+    satellites: int = 0
+    """Jobs that the run asks SLURM for while there is work for them."""
     mode: SchedulerMode = SchedulerMode.elastic
     staleness: Staleness = Staleness.wait
     max_staleness: int = 1
@@ -112,7 +121,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         size = f"{self.cells} cells, {self.gateways} gateways, {self.updates} updates of {self.groups_per_batch} x {self.group_size}"
         modes = f"{self.mode.value}, {self.staleness.value} {self.max_staleness}, before_publish {self.checkpoint_before_publish}, every {self.checkpoint_every}"
-        cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}{f', {self.nodes} more nodes' if self.nodes else ''}"
+        cells = f"{self.ranks} ranks a cell, KV {self.kv}{' in pairs' if self.pairs else ''}{f', {self.nodes} more nodes' if self.nodes else ''}{f', {self.satellites} satellites' if self.satellites else ''}"
         limits = f"{self.max_calls} calls and {self.max_tokens or 'all'} tokens an execution, {self.token_s:g} s a token"
         head = f"seed {self.seed}: {size}, {self.evals} evaluations, {self.warm} warm, capacity {self.capacity}; {cells}; {modes}; {limits}"
         return "\n".join([head, *(f"  {fault}" for fault in self.faults)])

@@ -11,6 +11,7 @@ from gyre_hpc.machines.supervision import (
     ReadCommands,
     SpawnProcess,
     TerminateProcess,
+    WriteAnswer,
 )
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.simulation.process import Process, Running
@@ -24,14 +25,20 @@ class SupervisorWorld:
     def handlers(self) -> dict[type, Any]:
         return {
             SpawnProcess: self._spawn, TerminateProcess: self._terminate, KillProcess: self._kill, MirrorDirectory: self._quick,
-            CheckAttempts: self._check, EndRun: self._end, DumpStacks: self._dump, ReadCommands: self._dump,
+            CheckAttempts: self._check, EndRun: self._end, DumpStacks: self._dump, ReadCommands: self._read, WriteAnswer: self._answer,
         }  # fmt: skip
 
     def _quick(self, running: Running, action: Any) -> None:
         running.end_after(self.sim.kernel.short(0.005), lambda: None)
 
-    def _dump(self, running: Running, action: DumpStacks | ReadCommands) -> None:
+    def _dump(self, running: Running, action: DumpStacks) -> None:
         running.end_after(0.0005, lambda: ())
+
+    def _read(self, running: Running, action: ReadCommands) -> None:
+        running.end_after(0.0005, lambda: self.sim.people.read(self.process.attempt))
+
+    def _answer(self, running: Running, action: WriteAnswer) -> None:
+        running.end_after(self.sim.kernel.short(0.005), lambda: self.sim.people.answered(self.process, action))
 
     def _check(self, running: Running, action: CheckAttempts) -> None:
         running.end_after(0.005, lambda: self.sim.attempt)

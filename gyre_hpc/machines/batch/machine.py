@@ -71,7 +71,7 @@ class BatchMachine(Machine):
             groups=Groups(settings.groups_per_batch, settings.group_size),
             batch=new_batch(0),
             lending=Lending(settings.switch_s, settings.pull_s),
-            satellites=Satellites(settings.satellites),
+            satellites=Satellites(settings.satellites, settings.satellite_pace),
             generation=settings.number_base,
             table_number=settings.number_base,
         )

@@ -1,8 +1,9 @@
 """What the batch machine is told once. Numbers that follow from others are properties."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gyre_hpc.config.schema import SchedulerConfig
+from gyre_hpc.machines.batch.satellites import SatellitePace
 
 BEFORE_FIRST_STEP = -1
 """Step of the random weights a warm start begins from."""
@@ -76,6 +77,7 @@ class BatchSettings:
     """(cell that prefills, cell that decodes) of those that serve together only."""
     satellites: int = 0
     """Satellite jobs that the run asks for while there is work for them."""
+    satellite_pace: SatellitePace = field(default_factory=SatellitePace)
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
     fruitless_window: int = 0

@@ -160,6 +160,8 @@ class SupervisionMachine(Machine):
         if child is None or child.incarnation != int(incarnation):
             return []
         if verb == "backoff" and child.state is ChildState.waiting:
+            if child.is_held:
+                return [SetTimer(key, self._settings.backoff_cap_s)]
             return self._children.spawn(child)
         if verb == "start" and child.state is ChildState.starting:
             if child.is_held:

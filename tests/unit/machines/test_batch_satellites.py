@@ -1,8 +1,10 @@
 """When satellite jobs are asked for, and what follows a refusal: told facts by hand."""
 
 from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
-from gyre_hpc.machines.batch.satellites import ASK_EVERY_S, CALM_S, KEEP, PATIENCE_S, KeepSatellites, SatelliteJobs, Satellites
+from gyre_hpc.machines.batch.satellites import KEEP, KeepSatellites, SatelliteJobs, SatellitePace, Satellites
 from gyre_hpc.scheduler.base import Decision, Facts, Waterlevel
+
+PACE = SatellitePace()
 
 
 def facts(waiting: int = 0, cells: int = 2) -> Facts:
@@ -19,7 +21,7 @@ def decision(cells_needed: int = 0) -> Decision:
 
 class Bench:
     def __init__(self, most: int = 3) -> None:
-        self.satellites, self.now = Satellites(most), 0.0
+        self.satellites, self.now = Satellites(most, PACE), 0.0
 
     def work(self, for_s: float, *, waiting: int = 0, calls: int = 0, needed: int = 0, groups_left: int = 5) -> None:
         end = self.now + for_s
@@ -42,12 +44,12 @@ def kinds(effects: list[Effect]) -> list[str]:
 def test_they_are_asked_for_once_work_has_waited_for_long() -> None:
     for work in ({"waiting": 1}, {"calls": 1}, {"needed": 2}):
         bench = Bench()
-        bench.work(PATIENCE_S - 5, **work)
+        bench.work(PACE.patience_s - 5, **work)
         assert bench.asked() is None
         bench.work(10, **work)
         assert bench.asked() == 3 and bench.asked() is None, "one question at a time"
         assert kinds(bench.told(3, 0)) == ["satellites"] and bench.asked() is None
-        bench.now += ASK_EVERY_S
+        bench.now += PACE.ask_every_s
         assert bench.asked() == 3, "those that went are asked for again"
         assert kinds(bench.told(3, 0)) == [], "nothing changed"
 
@@ -69,37 +71,37 @@ def test_short_breaks_take_back_no_more_than_their_length_and_work_that_seldom_w
 
 def test_waiting_ones_are_called_back_once_nothing_waits_for_long() -> None:
     bench = Bench()
-    bench.work(PATIENCE_S + 2, waiting=1)
+    bench.work(PACE.patience_s + 2, waiting=1)
     assert bench.asked() == 3
     bench.told(2, 1)
-    bench.work(CALM_S - 5)
+    bench.work(PACE.calm_s - 5)
     assert bench.asked() == 3
     bench.told(2, 1)
-    bench.work(ASK_EVERY_S + 10)
+    bench.work(PACE.ask_every_s + 10)
     assert bench.asked() == 0
     bench.told(0, 1)
-    bench.work(10 * ASK_EVERY_S)
+    bench.work(10 * PACE.ask_every_s)
     assert bench.asked() is None, "the running one ends by itself"
 
 
 def test_near_the_end_of_the_run_none_is_wanted() -> None:
     bench = Bench()
-    bench.work(PATIENCE_S + 2, waiting=1, groups_left=1)
+    bench.work(PACE.patience_s + 2, waiting=1, groups_left=1)
     assert bench.asked() == 3
     bench.told(3, 0)
-    bench.work(ASK_EVERY_S + 1, waiting=1, groups_left=0)
+    bench.work(PACE.ask_every_s + 1, waiting=1, groups_left=0)
     assert bench.asked() == 0
 
 
 def test_a_run_that_asks_for_none_never_speaks_to_slurm() -> None:
     bench = Bench(most=0)
-    bench.work(3 * PATIENCE_S, waiting=1)
+    bench.work(3 * PACE.patience_s, waiting=1)
     assert bench.asked() is None
 
 
 def test_refusals_back_off_and_are_told_each_time() -> None:
     bench = Bench()
-    bench.work(PATIENCE_S + 2, waiting=1)
+    bench.work(PACE.patience_s + 2, waiting=1)
     pauses = []
     for number in range(8):
         assert bench.asked() == 3

@@ -94,6 +94,19 @@ def test_a_held_cell_is_neither_ended_nor_started_again_until_it_is_released():
     assert actions(bench.from_controller(order), SpawnProcess) == [SpawnProcess("cell-1", 2)]
 
 
+def test_a_cell_that_is_held_in_the_pause_before_its_next_start_is_started_after_its_release():
+    bench = live_bench()
+    for incarnation in (1, 2):
+        bench.exits("cell-1", incarnation)
+        bench.from_controller(RestartCell("cell-1", incarnation, "dead"))
+    pause = TimerFired("backoff/cell-1/2")
+    read(bench, wish(CommandKind.hold, "cell-1"))
+    effects = bench.tell(pause)
+    assert not actions(effects, SpawnProcess) and any(isinstance(e, SetTimer) and e.key == pause.key for e in effects)
+    read(bench, wish(CommandKind.release, "cell-1"))
+    assert actions(bench.tell(pause), SpawnProcess) == [SpawnProcess("cell-1", 3)]
+
+
 def test_a_hold_lets_a_late_start_be_and_the_end_of_the_run_goes_before_it():
     bench = Bench()
     read(bench, wish(CommandKind.hold, "cell-0"))
