@@ -27,6 +27,10 @@ class EngineClient:
     async def close(self) -> None:
         self._pool.close()
 
+    def forget(self, execution: str) -> None:
+        """It takes no more calls."""
+        self._ids_text.forget(execution)
+
     async def attempt(self, key: str, action: EngineAttempt, progress: Callable[[Any], None]) -> AttemptEnd:
         """Raises EngineBusy (gate closed), CellLost (no or half an answer, deadline missed), EngineRefused."""
         origin, body = Origin.of(action.url), generate_body(key, action, self._ids_text)

@@ -89,6 +89,10 @@ class IdsText:
         with memoryview(known.text) as text:
             return b"".join((head, b"[", text[:-1], b"]", tail))
 
+    def forget(self, execution: str) -> None:
+        """It has ended."""
+        self._num_bytes -= sum(branch.num_bytes for branch in self._known.pop(execution, ()))
+
 
 def _branch(branches: list[_Known], pieces: list[bytes]) -> _Known:
     """The one that is these pieces: the nearest one, brought up to date, or a new one that begins like it."""

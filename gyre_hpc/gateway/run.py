@@ -124,6 +124,7 @@ class Gateway:
         await self._engines.close()
 
     def _forget(self, execution: str) -> None:
+        self._engines.forget(execution)
         if self._surface is not None:
             self._surface.forget(execution)
 

@@ -44,3 +44,16 @@ def test_only_new_pieces_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
         prompt += [bytes(bytearray(pack_ids(range(100 + turn)))), pack_ids(range(200 + turn))]
     new = [[101 + turn, 201 + turn] for turn in range(7)]
     assert written == [1000, 50, 20, 1, *(num for pair in new for num in (*pair, 50, 20, 1))]
+
+
+def test_nothing_is_remembered_of_executions_that_ended_however_many_there_were() -> None:
+    text = IdsText()
+    text.list_of("lives", [pack_ids(range(9))])
+    before = text._num_bytes
+    for number in range(300):
+        for prompt in (range(100), range(50, 90)):
+            text.list_of(f"e{number}", [pack_ids(prompt)])
+        text.forget(f"e{number}")
+    assert (text._num_bytes, list(text._known)) == (before, ["lives"])
+    text.forget("lives")
+    assert (text._num_bytes, len(text._known)) == (0, 0)
