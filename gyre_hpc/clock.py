@@ -11,3 +11,8 @@ def monotonic_s() -> float:
 def unix_s() -> float:
     """Seconds since the epoch, for events and records that people read."""
     return time.time()
+
+
+def thread_cpu_s() -> float:
+    """CPU seconds of the calling thread."""
+    return time.thread_time()

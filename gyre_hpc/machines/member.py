@@ -1,8 +1,8 @@
 """The machine of a process that decides nothing: it stays in the directory."""
 
-from gyre_hpc.machines.base import Effect, Input, Machine, Restarted, TimerFired
+from gyre_hpc.machines.base import Effect, Input, Machine, Received, Restarted, TimerFired
 from gyre_hpc.machines.membership import TIMER, Membership
-from gyre_hpc.protocol.supervision import Register
+from gyre_hpc.protocol.supervision import Directory, Register
 
 
 class Member(Machine):
@@ -12,5 +12,7 @@ class Member(Machine):
         self._membership = Membership(register)
 
     def handle(self, now: float, input: Input) -> list[Effect]:
+        if isinstance(input, Received) and isinstance(input.message, Directory):
+            return self._membership.heard(input.message)
         is_due = isinstance(input, Restarted) or (isinstance(input, TimerFired) and input.key == TIMER)
         return self._membership.beat() if is_due else []

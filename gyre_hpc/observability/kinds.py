@@ -95,8 +95,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "last_save": ("reason waits_s", "before an orderly stop: what is waited for, and how long at most; 0: nothing (more)"),
     "stacks_asked": (
         "process incarnation reason files",
-        "a child that missed a deadline or does not end, or one of several that wait for each other and are late, was to write its Python "
-        "stacks to files (of the run folder)",
+        "a child that missed a deadline or does not end, or one of several that are late, was to write its stacks to files (of the run folder)",
     ),
     "process_unkillable": ("process incarnation", "a child did not end when killed"),
     "process_set_aside": ("process reason", "kept stopped for the rest of the run"),
@@ -110,6 +109,10 @@ KINDS: dict[str, tuple[str, str]] = {
     "node_left": ("node host reason", "such a node was given up, its cells with it"),
     "node_leaving": ("reason", "a satellite's supervisor was told to end"),
     "node_fenced": ("silent_s children", "another node's supervisor heard no orders for too long: it kills its children and ends"),
+    "traffic": (
+        "received sent inputs",
+        "of the noting process since its start, by kind: [messages, bytes] received and sent, [inputs, CPU seconds] of its machine",
+    ),
     "cpu": ("cpu_s children_s", "CPU seconds of the noting process so far, and of its ended children; a runner counts its harnesses"),
     "warm_start": ("cached? executions? tokens? micro_batches?", "version 0 is loaded from the cache, or about to be fitted"),
     "blind": ("passed total pass_rate", "a scripted agent that never reads a file, on held-out tasks"),

@@ -16,6 +16,8 @@ class Register(msgspec.Struct, frozen=True, tag="register"):
     incarnation: int
     url: str
     pid: int
+    directory: int = -1
+    """Number of the newest directory that it has; -1: none. Who has the newest is not sent it again."""
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 class Directory(msgspec.Struct, frozen=True, tag="directory"):
-    """All processes of the run; sent by the supervisor at each change and every few seconds."""
+    """All processes of the run; sent by the supervisor at changes, and every few seconds to those that have not said that they have it."""
 
     number: int
     entries: tuple[Entry, ...] = ()
@@ -172,3 +174,5 @@ class NodeReport(msgspec.Struct, frozen=True, tag="node_report"):
     ended: tuple[ChildEnd, ...] = ()
     leaving: str = ""
     """Why it ends by itself as soon as no child is left (a satellite job that was cancelled); empty: it stays."""
+    directory: int = -1
+    """As in Register."""

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gyre_hpc.clock import monotonic_s
+from gyre_hpc.clock import monotonic_s, thread_cpu_s
 from gyre_hpc.machines.base import (
     CancelTimer,
     Effect,
@@ -41,6 +41,7 @@ from gyre_hpc.shell.mail import Mail
 from gyre_hpc.shell.recorder import Recorder
 from gyre_hpc.shell.serving import Serving
 from gyre_hpc.shell.timers import Timers
+from gyre_hpc.shell.traffic import Traffic
 
 log = logging.getLogger(__name__)
 Action = Callable[[str, Any, Callable[[Any], None]], Awaitable[Any]]
@@ -76,7 +77,8 @@ class Host:
         self.app = make_app(run_token, max_body_bytes)
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Resolves with the reason when this process should end."""
-        self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses)
+        self._traffic = Traffic()
+        self._mail = Mail(sender=name, attempt=attempt, run_token=run_token, addresses=addresses, traffic=self._traffic)
         self._actions, self._note, self._log = dict(actions), note, machine_log
         self._at_once = dict(at_once or {})
         self._others_cpu_s, self._own_cpu_s = others_cpu_s, own_cpu_s
@@ -128,7 +130,8 @@ class Host:
             self._serving.cut()
 
     async def close(self) -> None:
-        """End everything of this host; the last note is what CPU the process used."""
+        """End everything of this host; the last notes are what it heard and said, and what CPU the process used."""
+        self._note("traffic", self._traffic.fields())
         self._note("cpu", {"cpu_s": self._own_cpu_s(), "children_s": cpu_seconds()[1] + self._others_cpu_s()})
         self._machine = None
         self._timers.close()
@@ -144,7 +147,8 @@ class Host:
         if self._recorder is not None:
             self._recorder.close()
 
-    def _receive(self, envelope: Envelope) -> None:
+    def _receive(self, envelope: Envelope, num_bytes: int) -> None:
+        self._traffic.received(envelope.body, num_bytes)
         if isinstance(envelope.body, Directory):
             self._mail.learn(envelope.body)
         self.tell(Received(envelope.sender, envelope.body))
@@ -155,8 +159,9 @@ class Host:
         self._pumping = True
         try:
             while self._queue and self._machine is not None:
-                told, now = self._queue.popleft(), monotonic_s()
+                told, now, began = self._queue.popleft(), monotonic_s(), thread_cpu_s()
                 effects = self._handle(self._machine, now, told)
+                self._traffic.handled(told, thread_cpu_s() - began)
                 if self._recorder is not None:
                     self._recorder.write(now, told, effects)
                 for effect in effects:

@@ -35,9 +35,9 @@ def make_app(run_token: str, max_body_bytes: int = 64 << 20) -> web.Application:
 
 
 class Inbox:
-    """Incoming messages of one process."""
+    """Incoming messages of one process. `deliver` is given each with its bytes."""
 
-    def __init__(self, *, attempt: int, deliver: Callable[[Envelope], None], superseded: Callable[[str], None]) -> None:
+    def __init__(self, *, attempt: int, deliver: Callable[[Envelope, int], None], superseded: Callable[[str], None]) -> None:
         self._attempt, self._deliver, self._superseded = attempt, deliver, superseded
 
     def add_to(self, app: web.Application) -> None:
@@ -45,7 +45,8 @@ class Inbox:
 
     async def _post(self, request: web.Request) -> web.Response:
         try:
-            envelope = decode(await request.read())
+            body = await request.read()
+            envelope = decode(body)
         except msgspec.MsgspecError as error:
             return web.Response(status=400, text=str(error))
         sender = sender_of(envelope.attempt, self._attempt)
@@ -54,5 +55,5 @@ class Inbox:
         if sender is Sender.newer:
             self._superseded(f"{envelope.sender} belongs to attempt {envelope.attempt}; this is {self._attempt}")
             return web.Response(status=503)
-        self._deliver(envelope)
+        self._deliver(envelope, len(body))
         return web.Response(status=204)

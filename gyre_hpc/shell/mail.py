@@ -7,6 +7,7 @@ import aiohttp
 
 from gyre_hpc.protocol.envelope import Envelope, Message, encode
 from gyre_hpc.protocol.supervision import Directory
+from gyre_hpc.shell.traffic import Traffic
 
 MOST_AT_ONCE = 8
 """Posts to one receiver. The library uses the connections it keeps in turn, so that none is ever idle for long enough to be closed: without
@@ -17,13 +18,16 @@ log = logging.getLogger(__name__)
 class Mail:
     """Outgoing messages of one process."""
 
-    def __init__(self, *, sender: str, attempt: int, run_token: str, addresses: dict[str, str]) -> None:
+    def __init__(self, *, sender: str, attempt: int, run_token: str, addresses: dict[str, str], traffic: Traffic) -> None:
+        self._traffic = traffic
         self._sender, self._attempt = sender, attempt
         self._addresses = dict(addresses)
         self._fixed = dict(addresses)
         self._headers = {"Authorization": f"Bearer {run_token}", "Content-Type": "application/json"}
         self._session: aiohttp.ClientSession | None = None
         self._directory = -1
+        self._encoded: tuple[Message | None, bytes] = None, b""
+        """The newest message and its bytes."""
         self._posts: set[asyncio.Task[None]] = set()
         self.superseded: str = ""
         """Non-empty once a receiver said that a newer attempt of the run lives."""
@@ -43,7 +47,11 @@ class Mail:
         url = self._addresses.get(to)
         if url is None:
             return
-        body = encode(Envelope(self._sender, self._attempt, message))
+        if message is not self._encoded[0]:
+            # One for many is told to each in turn.
+            self._encoded = message, encode(Envelope(self._sender, self._attempt, message))
+        body = self._encoded[1]
+        self._traffic.sent(message, len(body))
         task = asyncio.get_running_loop().create_task(self._post(f"{url}/messages", body, deadline_s))
         self._posts.add(task)
         task.add_done_callback(self._posts.discard)

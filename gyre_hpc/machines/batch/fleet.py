@@ -38,6 +38,7 @@ class Cell:
         self.prefills = False
         """It computes prompts for its partner, and takes no calls."""
         self.order = Document(name, base)
+        self.sources: tuple[str, ...] = ()  # cells from which it was last told to pull weights
         self.incarnation = 0
         self.report: CellReport | None = None
         self.heard_at = 0.0
@@ -71,8 +72,7 @@ class Cell:
         self.aside = ""
         self.is_held = False
         """A person looks at it; it comes back when that is over."""
-        self.failed_starts = 0
-        """In a row, of its own."""
+        self.failed_starts = 0  # in a row, of its own
         self.stuck = (-1, 0)
         """(update, starts in a row that ended because it got nowhere while that update was to be made)."""
         self.is_own_start = True

@@ -25,6 +25,7 @@ from gyre_hpc.machines.base import (
     Persisted,
     Received,
     Restarted,
+    Send,
     SetTimer,
     Start,
     TimerFired,
@@ -62,6 +63,8 @@ class BatchMachine(Machine):
 
     def __init__(self, settings: BatchSettings, membership: Membership, secret: str = "") -> None:
         self._membership = membership
+        self._tick_s = settings.tick_s
+        """To the next tick."""
         self._directory = -1
         """Number of the newest one taken."""
         self.state = State(
@@ -82,10 +85,24 @@ class BatchMachine(Machine):
         effects = self._take(now, input)
         if is_told_something and not self.state.finished:
             effects += self._step(now)
+            effects += self._pace(input, effects)
         for effect in effects:
             if isinstance(effect, Note) and effect.kind == "alarm":
                 self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
         return effects
+
+    def _pace(self, told: Input, effects: list[Effect]) -> list[Effect]:
+        """How soon the next tick has to come. Documents that are sent again are no news: their answers would be."""
+        shortest = self.state.settings.tick_s
+        if told == TimerFired(TICK):
+            is_quiet = all(
+                isinstance(effect, Send | SetTimer) or (isinstance(effect, Start) and effect.key == STATUS) for effect in effects
+            )
+            self._tick_s = max(shortest, min(self.state.settings.quiet_tick_s, 2 * self._tick_s)) if is_quiet else shortest
+        elif self._tick_s > shortest:
+            self._tick_s = shortest
+            return [SetTimer(TICK, shortest)]
+        return []
 
     def _is_told_something(self, told: Input) -> bool:
         """Else nothing follows from it, neither from what it says nor from when it comes: a look at everything can wait for the tick."""
@@ -97,6 +114,8 @@ class BatchMachine(Machine):
                 return is_new
             case Received(message=CellReport() | GatewayReport() | RunnerReport() as report):
                 return has_news(self.state, report)
+            case Finished(key=key):
+                return key != STATUS
         return True
 
     def _take(self, now: float, told: Input) -> list[Effect]:
@@ -107,7 +126,7 @@ class BatchMachine(Machine):
             case Received(message=message):
                 return self._receive(now, message)
             case TimerFired(key="tick"):
-                return [SetTimer(TICK, state.settings.tick_s), *self._tick(now)]
+                return [SetTimer(TICK, self._tick_s), *self._tick(now)]
             case TimerFired(key=key) if key == REGISTER:
                 return self._membership.beat()
             case Persisted(key=key):
@@ -127,7 +146,11 @@ class BatchMachine(Machine):
             case Directory(number=number) if number < self._directory:
                 return []
             case Directory():
-                return [*intake.take_directory(self.state, now, message), *runners.take_runners(self.state, now, message)]
+                return [
+                    *self._membership.heard(message),
+                    *intake.take_directory(self.state, now, message),
+                    *runners.take_runners(self.state, now, message),
+                ]
             case CellReport():
                 return intake.take_cell_report(self.state, now, message)
             case GatewayReport():
@@ -258,3 +281,7 @@ class BatchMachine(Machine):
 
 def _sentence(alarm: Note) -> str:
     return ", ".join(str(value) for value in alarm.fields.values())
+
+
+def _is_deed(effect: Effect) -> bool:
+    return not isinstance(effect, Send | SetTimer) and not (isinstance(effect, Start) and effect.key == STATUS)

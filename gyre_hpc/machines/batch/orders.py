@@ -20,8 +20,9 @@ def order_of(
     apply: ApplyOrder | None,
     fit: FitOrder | None,
     save: bool = False,
+    pull_from: tuple[str, ...] = (),
 ) -> Order:
-    """Whole document; `seq` 0 stands for the number that is stamped at sending."""
+    """Whole document; `seq` 0 stands for the number that is stamped at sending. pull_from: stores that have `version`."""
     is_core = cell is fleet.core
     role = cell.role
     is_there = version is not None and cell.has(version)
@@ -29,7 +30,7 @@ def order_of(
     # The core needs the optimizer's state too, which no snapshot has: it makes, loads or has a version.
     sources: tuple[str, ...] = ()
     if version is not None and not is_there and not is_core:
-        sources = _sources(cell, fleet, version)
+        sources = pull_from
         if not sources:
             version = cell.report.version if cell.report is not None else None
     return Order(
@@ -58,14 +59,6 @@ def _leases(cell: Cell, settings: BatchSettings, batch: OpenBatch) -> tuple[Leas
     if not leased:
         return ()
     return tuple(Lease(entry.id, f"{settings.controller_url}/micro_batches/{entry.id}", entry.num_tokens) for entry in leased)
-
-
-def _sources(cell: Cell, fleet: Fleet, version: Version) -> tuple[str, ...]:
-    """Snapshot stores that have `version`, the core's first."""
-    others = sorted(
-        (other for other in fleet.usable() if other is not cell and other.has(version)), key=lambda other: other is not fleet.core
-    )
-    return tuple(other.report.snapshot_url for other in others if other.report is not None)
 
 
 def _core_store(fleet: Fleet) -> str | None:

@@ -15,6 +15,7 @@ from gyre_hpc.machines.batch.moving import recently_moved
 from gyre_hpc.machines.batch.orders import order_of
 from gyre_hpc.machines.batch.phases import RAW, fit_order
 from gyre_hpc.machines.batch.records import Published
+from gyre_hpc.machines.batch.sources import choose_sources, holders_of
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.machines.batch.trial import Phase
 from gyre_hpc.protocol.identity import Version
@@ -40,23 +41,38 @@ def send_orders(state: State, now: float) -> list[Effect]:
         return effects
     checkpoint = (state.loading.folder or None) if state.loading is not None and state.target is not None else None
     apply, fit = apply_order(state), fit_order(state)
-    for cell in state.fleet.cells.values():
+    holders: dict[Version, dict[str, str]] = {}
+    for turn, cell in enumerate(state.fleet.cells.values()):
         if cell.lost or cell.aside or cell.report is None:
             continue
+        version = _version_for(state, cell)
         order = order_of(
             cell,
             fleet=state.fleet,
             settings=state.settings,
             batch=state.batch,
             commit=state.commit,
-            version=_version_for(state, cell),
+            version=version,
             checkpoint=checkpoint,
             apply=apply,
             fit=fit,
             save=state.is_saving,
+            pull_from=_pull_from(state, cell, version, turn, holders),
         )
         effects += cell.order.update(now, order, _stamp_order, cell.report.order_seq, state.settings.resend_s)
     return effects
+
+
+def _pull_from(state: State, cell: Cell, version: Version | None, turn: int, known: dict[Version, dict[str, str]]) -> tuple[str, ...]:
+    """known: holders of versions, of this look at all cells."""
+    if version is None or cell.has(version):
+        cell.sources = ()
+        return ()
+    holders = known.get(version)
+    if holders is None:
+        holders = known[version] = holders_of(state.fleet, version)
+    cell.sources = choose_sources(cell.sources, holders, state.fleet.core.name, turn)
+    return tuple(holders[name] for name in cell.sources)
 
 
 def _version_for(state: State, cell: Cell) -> Version | None:

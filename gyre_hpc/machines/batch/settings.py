@@ -37,6 +37,8 @@ class BatchSettings:
     table_lease_s: float = 5.0
     resend_s: float = 1.0
     tick_s: float = 0.1
+    quiet_tick_s: float = 1.0
+    """Once ticks bring nothing any more each doubles the time to the next one, up to this. What somebody says is looked at at once."""
     status_s: float = 1.0
     silence_s: float = 10.0
     """A cell that has not reported for this long is lost."""

@@ -32,6 +32,7 @@ from gyre_hpc.machines.call.shard import Shard, split_key
 from gyre_hpc.machines.membership import TIMER as REGISTER
 from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.journal import CallEnd, CallProgress, Forgotten, Record, Replayed, Stored
+from gyre_hpc.protocol.supervision import Directory
 from gyre_hpc.protocol.to_batch import GatewayReport
 from gyre_hpc.protocol.to_gateway import Table
 
@@ -100,6 +101,8 @@ class GatewayMachine(Machine):
                 self._inquiry(message)
             case Table():
                 self._table(message)
+            case Directory():
+                self._shard.emit(*self._membership.heard(message))
             case Leaving():
                 for live in self._shard.live.values():
                     flush_received(self._shard, live)

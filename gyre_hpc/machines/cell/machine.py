@@ -47,11 +47,11 @@ from gyre_hpc.machines.cell.steps import DEADLINE, RETRY, Step, Steps
 from gyre_hpc.machines.cell.supply import Supply
 from gyre_hpc.machines.cell.switch import Done, Wait
 from gyre_hpc.machines.cell.timing import Timing
+from gyre_hpc.machines.membership import SETTLED_S, Membership
 from gyre_hpc.machines.membership import TIMER as REGISTER
-from gyre_hpc.machines.membership import Membership
 from gyre_hpc.protocol.identity import Role
-from gyre_hpc.protocol.supervision import Register
-from gyre_hpc.protocol.to_batch import CellState
+from gyre_hpc.protocol.supervision import Directory, Register
+from gyre_hpc.protocol.to_batch import CellReport, CellState
 from gyre_hpc.protocol.to_cell import Order
 
 HEARTBEAT, MEASURE, ABORT = "heartbeat", "measure", "abort_reduce"
@@ -64,7 +64,7 @@ class CellMachine(Machine):
         self.state = State(settings=settings)
         self._steps = Steps(retry_s=settings.retry_s, persist_deadline_s=settings.save_deadline_s)
         self._supply = Supply(self.state)
-        self._membership = Membership(register)
+        self._membership = Membership(register, settled_s=SETTLED_S)
         self._reporter = Reporter(settings.controller)
         self._born = False
         self._num_started = 0
@@ -83,6 +83,8 @@ class CellMachine(Machine):
         match input:
             case Received(sender=sender, message=Order() as order) if sender == self.state.settings.controller:
                 self._take(now, order)
+            case Received(message=Directory() as directory):
+                effects += self._membership.heard(directory)
             case TimerFired(key=key):
                 heartbeat = key == HEARTBEAT and bool(self._measuring)
                 effects += self._timer(now, key)
@@ -103,7 +105,15 @@ class CellMachine(Machine):
         waiting = self._steps.waiting or self.state.waiting
         broken = self._blind or self._steps.broken
         report = report_of(self.state, waiting=waiting, error=self._steps.error or self._blind or self._supply.trouble, broken=broken)
-        return effects + self._reporter.tell(report, heartbeat)
+        return effects + self._say(report, heartbeat)
+
+    def _say(self, report: CellReport, heartbeat: bool) -> list[Effect]:
+        was_quiet = self._reporter.quiet_beats > 0
+        told = self._reporter.tell(report, heartbeat)
+        if not was_quiet or self._reporter.quiet_beats:
+            return told
+        # Something happens again: what follows from it is looked at soon.
+        return [*told, SetTimer(HEARTBEAT, self._heartbeat_s())]
 
     def _be_born(self, input: Input) -> list[Effect]:
         if self._born:
@@ -147,7 +157,10 @@ class CellMachine(Machine):
         """A core in training looks more often: a commit waits for what was handed in to it."""
         order, settings = self.state.order, self.state.settings
         awaits_sums = order is not None and order.is_core and order.role is Role.train
-        return settings.core_heartbeat_s if awaits_sums else settings.heartbeat_s
+        if awaits_sums:
+            return settings.core_heartbeat_s
+        quiet_s = settings.heartbeat_s * 2.0 ** min(self._reporter.quiet_beats, 10)
+        return max(settings.heartbeat_s, min(settings.quiet_heartbeat_s, quiet_s))
 
     def _measure(self, now: float) -> list[Effect]:
         """One look at a time: a slow one makes the figures older, not the heartbeat later."""

@@ -16,12 +16,21 @@ class Reporter:
         self._seq = 0
         self._said: CellReport | None = None
         """What was new in it (see _news)."""
+        self._figures: CellReport | None = None
+        """What the newest heartbeat said (see _figures)."""
+        self.quiet_beats = 0
+        """Heartbeats one after the other that said what the one before them had said."""
 
     def tell(self, report: CellReport, heartbeat: bool) -> list[Effect]:
         """Send `report` (its seq is set here) if it says something new, or if the heartbeat is due."""
         news = _news(report)
-        if not heartbeat and news == self._said:
+        if heartbeat:
+            figures = _figures(report)
+            self.quiet_beats, self._figures = (self.quiet_beats + 1 if figures == self._figures else 0), figures
+        elif news == self._said:
             return []
+        else:
+            self.quiet_beats = 0
         self._seq += 1
         self._said = news
         return [Send(self._to, msgspec.structs.replace(report, seq=self._seq))]
@@ -35,6 +44,11 @@ def _news(report: CellReport) -> CellReport:
     return msgspec.structs.replace(
         report, cpu_s=0.0, engine_pids=(), tokens={}, curve=(), live_requests=0, kv=_NO_KV, waiting="", order_seq=0
     )
+
+
+def _figures(report: CellReport) -> CellReport:
+    """Without what changes though nothing happens."""
+    return msgspec.structs.replace(report, cpu_s=0.0, waiting="", order_seq=0)
 
 
 def report_of(state: State, *, waiting: str, error: str, broken: str) -> CellReport:

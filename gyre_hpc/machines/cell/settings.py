@@ -15,6 +15,8 @@ class CellSettings:
     snapshot_url: str = ""
     controller: str = "controller"
     heartbeat_s: float = 0.5
+    quiet_heartbeat_s: float = 3.0
+    """Once nothing changes any more: each heartbeat that says nothing new doubles the time to the next one, up to this."""
     core_heartbeat_s: float = 0.1
     """Of the core while it trains."""
     retry_s: float = 1.0

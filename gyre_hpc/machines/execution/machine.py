@@ -74,7 +74,7 @@ class RunnerMachine(Machine):
                 effects = self._assigned(now, assignment)
             case Received(message=Directory() as directory):
                 self._gateways |= {entry.process: entry.url for entry in directory.entries if entry.url}
-                effects = []
+                effects = self._membership.heard(directory)
             case Received():
                 effects = []
             case TimerFired(key=key):

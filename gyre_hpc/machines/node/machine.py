@@ -41,6 +41,8 @@ class NodeMachine(Machine):
         self._phase = Phase.serving
         self._orders = -1
         """Number of the newest."""
+        self._directory = -1
+        """Number of the newest."""
         self._heard_at = 0.0
         self._report = 0
         self._told: tuple[object, ...] = ()
@@ -79,7 +81,8 @@ class NodeMachine(Machine):
                 return self._ordered(now, message)
             case FinishRun() if sender == self._settings.name:
                 return self._signalled(message.reason)
-            case Directory():
+            case Directory(number=number):
+                self._directory = max(self._directory, number)
                 return []  # the mail goes by it
         return [Note("message_ignored", {"sender": sender, "message": type(message).__name__})]
 
@@ -187,7 +190,7 @@ class NodeMachine(Machine):
         settings = self._settings
         leaving = self._leaving if not running else ""
         report = NodeReport(
-            settings.name, settings.life, self._report, self._orders, settings.url, settings.offer, running, ended, leaving,
+            settings.name, settings.life, self._report, self._orders, settings.url, settings.offer, running, ended, leaving, self._directory,
         )  # fmt: skip
         return [Send(settings.supervisor, report), SetTimer(REPORT, settings.report_s)]
 

@@ -64,6 +64,8 @@ class Child:
     set_aside: bool = False
     is_held: bool = False
     """A person looks at it: it is neither ended nor started again on the controller's order."""
+    directory: int = -1
+    """Number of the newest directory that this incarnation says it has."""
     silent_ticks: int = 0
     failures: deque[float] = field(default_factory=deque)
     """Times of the failures that still count against the crash limit."""

@@ -54,7 +54,7 @@ class Children:
         """The next incarnation: its first part."""
         child.incarnation += 1
         child.state, child.url, child.lost = ChildState.starting, "", ""
-        child.restart_wanted, child.silent_ticks = False, 0
+        child.restart_wanted, child.silent_ticks, child.directory = False, 0, -1
         child.parts, child.rendezvous, child.is_killing, child.end = set(), "", False, None
         child.stacks_asked, child.is_writing_stacks, child.is_told = 0, False, False
         child.stacks_again_at = 0.0
@@ -76,7 +76,7 @@ class Children:
         child = self.by_name.get(message.process)
         if child is None or message.incarnation != child.incarnation or child.state not in (ChildState.starting, ChildState.live):
             return []
-        child.silent_ticks = 0
+        child.silent_ticks, child.directory = 0, max(child.directory, message.directory)
         child.url = message.url
         if child.state is ChildState.live:
             return []

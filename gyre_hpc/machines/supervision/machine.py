@@ -17,7 +17,7 @@ from gyre_hpc.machines.supervision.exits import Exits
 from gyre_hpc.machines.supervision.last_save import SAVE, SAVE_AGAIN
 from gyre_hpc.machines.supervision.people import COMMANDS, People
 from gyre_hpc.machines.supervision.presence import Presence
-from gyre_hpc.machines.supervision.registry import MIRROR, Registry
+from gyre_hpc.machines.supervision.registry import MIRROR, PUBLISH, Registry
 from gyre_hpc.machines.supervision.remote import ARRIVAL, Remote
 from gyre_hpc.machines.supervision.settings import SUPERSEDED, SupervisionSettings
 from gyre_hpc.protocol.people import Command
@@ -37,18 +37,18 @@ class SupervisionMachine(Machine):
         self._exits = Exits(settings, self._children, self._ending)
         self._presence = Presence(settings, self._children, self._remote, self._ending, self._exits)
         self._people = People(settings, self._children, self._ending)
-        self._registry = Registry()
+        self._registry = Registry(settings.publish_s)
         self._checking = False
 
     def handle(self, now: float, input: Input) -> list[Effect]:
-        again = False
+        again = is_due = False
         match input:
             case Restarted():
                 effects = self._begin()
             case Received(sender=sender, message=message):
                 effects = self._received(now, sender, message)
             case TimerFired(key=key):
-                again = key == TICK
+                again, is_due = key == TICK, key == PUBLISH
                 effects = self._tick(now) if again else self._timer(now, key)
             case Finished(key=key, result=result):
                 effects = self._finished(now, key, result)
@@ -56,12 +56,12 @@ class SupervisionMachine(Machine):
                 effects = self._failed(now, key, reason)
             case _:
                 raise AssertionError(f"supervision is never told {input!r}")
-        return effects + self._tell(again) + self._ending.end_if_over()
+        return effects + self._tell(now, again, is_due) + self._ending.end_if_over()
 
-    def _tell(self, again: bool) -> list[Effect]:
+    def _tell(self, now: float, again: bool, is_due: bool) -> list[Effect]:
         """The directory first: our mail finds the nodes by it."""
         is_finishing = self._ending.finish is not None
-        effects = self._registry.publish(self._children.all, self._remote.all, again=again and not is_finishing)
+        effects = self._registry.publish(now, self._children.all, self._remote.all, again=again and not is_finishing, due=is_due)
         if not self._ending.is_ended:
             effects += self._remote.orders(is_over=self._ending.all_told, again=again)
         return effects + self._presence.dismissals()

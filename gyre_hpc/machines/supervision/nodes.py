@@ -48,6 +48,8 @@ class Node:
     """All that were heard of."""
     report: int = -1
     """Number of the newest report of this life."""
+    directory: int = -1
+    """Number of the newest directory that this life says it has."""
     silent_ticks: int = 0
     number: int = 0
     """Of the newest orders."""
@@ -77,12 +79,13 @@ class Node:
                 return Hearing.old
             hearing = Hearing.other_life if self.lives else Hearing.first
             self.lives.add(report.life)
-            self.life, self.report, self._seen = report.life, -1, -1
+            self.life, self.report, self._seen, self.directory = report.life, -1, -1, -1
         else:
             hearing = Hearing.news
         if report.number <= self.report:
             return Hearing.old
         self.report, self._seen, self.url, self.silent_ticks = report.number, report.seen, report.url, 0
+        self.directory = max(self.directory, report.directory)
         self.host = report.offer.host or self.host
         if self.state is NodeState.given_up:
             return Hearing.late if hearing is Hearing.news else Hearing.back

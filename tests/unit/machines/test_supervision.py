@@ -30,7 +30,7 @@ from gyre_hpc.machines.supervision import (
 from gyre_hpc.protocol.supervision import Entry, FinishRun, Register, RestartCell, SetAside
 
 NAMES = ("controller", "gateway-0", "runner-0", "cell-0", "cell-1")
-SETTINGS = SupervisionSettings(attempt=3, services=NAMES[:3], cells=NAMES[3:], extras=("scripted-0",), crash_limit=2)
+SETTINGS = SupervisionSettings(attempt=3, services=NAMES[:3], cells=NAMES[3:], extras=("scripted-0",), crash_limit=2, publish_s=0.0)
 
 
 class Bench:
@@ -47,8 +47,8 @@ class Bench:
             effects = effects + self.tell(Finished("mirror"))
         return effects
 
-    def register(self, name: str, incarnation: int = 1) -> list[Effect]:
-        return self.tell(Received(name, Register(name, incarnation, f"http://{name}/{incarnation}", 7)))
+    def register(self, name: str, incarnation: int = 1, directory: int = -1) -> list[Effect]:
+        return self.tell(Received(name, Register(name, incarnation, f"http://{name}/{incarnation}", 7, directory)))
 
     def from_controller(self, message: object) -> list[Effect]:
         return self.tell(Received("controller", message))

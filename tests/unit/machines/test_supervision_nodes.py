@@ -29,6 +29,7 @@ from gyre_hpc.protocol.supervision import (
 
 HOME, ONE, TWO = "supervisor-0", "supervisor-1", "supervisor-2"
 SETTINGS = SupervisionSettings(
+    publish_s=0.0,
     services=("controller", "runner-0", "runner-1"),
     cells=("cell-0", "cell-1", "cell-2"),
     places={"runner-1": (ONE,), "cell-1": (ONE,), "cell-2": (ONE, TWO)},
