@@ -52,7 +52,10 @@ def carry_out(plan: Plan, seed: int, folder: Path) -> int:
         if sampled is None:
             sampled = last_words(read_events(root.events_folder), attempt)
         unjournaled[attempt] = max(0, sampled - journaled(root.journal, attempt))
-        print(f"{time.time() - starts[0]:7.1f} s  attempt {attempt}: {kind}, {unjournaled[attempt]} tokens were in no journal", flush=True)
+        print(
+            f"{time.time() - starts[0]:7.1f} s  attempt {attempt}: {kind}, {unjournaled[attempt]} of {sampled} tokens were in no journal",
+            flush=True,
+        )
     code = _last(plan, folder, overrides, starts)
     story = read_story(folder)
     figures = figures_of(story, starts, unjournaled)

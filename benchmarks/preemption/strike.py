@@ -56,9 +56,10 @@ def take_away(run: DisturbedRun, kind: str) -> int | None:
 
 def _kill(run: DisturbedRun) -> int:
     """The shards first stand still, then engines are asked, then all is killed: what an engine samples in between counts as lost."""
-    engines = Engines(run.folder.token.read_text().strip(), run.pids("cell-"))
-    if not len(engines):
-        raise RuntimeError("no engine was found by the ports of the cells")
+    cells = run.pids("cell-")
+    engines = Engines(run.folder.token.read_text().strip(), cells)
+    if len(engines) != len(cells):
+        raise RuntimeError(f"{len(engines)} engines were found by the ports of {len(cells)} cells")
     for pid in run.pids("gateway-"):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGSTOP)
