@@ -19,6 +19,7 @@ NAMES = {
     "late_request_parked",
     "node_without_a_fence",
     "old_attempt_accepted",
+    "older_order_carried_out",
     "one_rank_acknowledgement_suffices",
     "only_leased_ids_returned",
     "prefilling_cell_in_the_table",
