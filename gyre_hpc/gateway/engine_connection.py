@@ -178,6 +178,7 @@ class EnginePool:
             connection = idle.pop()
             if connection.is_idle:
                 return connection
+        self._drop_closed()
         _, connection = await asyncio.get_running_loop().create_connection(EngineConnection, origin.host, origin.port)
         return connection
 
@@ -188,6 +189,16 @@ class EnginePool:
             idle.append(connection)
         else:
             connection.close()
+
+    def _drop_closed(self) -> None:
+        """Each start of an engine has a port of its own: nobody asks for those of an earlier one any more."""
+        left = {origin: [one for one in idle if one.is_idle] for origin, idle in self._idle.items()}
+        self._idle = defaultdict(list, {origin: idle for origin, idle in left.items() if idle})
+
+    @property
+    def num_idle(self) -> int:
+        """Connections that are kept."""
+        return sum(map(len, self._idle.values()))
 
     def close(self) -> None:
         for idle in self._idle.values():

@@ -125,3 +125,19 @@ def test_only_connections_whose_answer_is_complete_are_used_again() -> None:
             await pool.take(origin)
 
     asyncio.run(steps())
+
+
+def test_nothing_is_kept_of_engines_that_are_gone() -> None:
+    async def steps() -> None:
+        server = await asyncio.get_running_loop().create_server(asyncio.Protocol, "127.0.0.1", 0)
+        host, port = server.sockets[0].getsockname()[:2]
+        pool, here = EnginePool(), Origin.of(f"http://{host}:{port}")
+        for start in range(20):
+            gone, _ = connected()
+            pool.give_back(Origin.of(f"http://127.0.0.1:{start + 1}"), gone)
+            gone.connection_lost(None)
+            (await pool.take(here)).close()
+        assert pool.num_idle == 0
+        server.close()
+
+    asyncio.run(steps())
