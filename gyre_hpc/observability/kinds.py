@@ -95,7 +95,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "last_save": ("reason waits_s", "before an orderly stop: what is waited for, and how long at most; 0: nothing (more)"),
     "stacks_asked": (
         "process incarnation reason files",
-        "a child that missed a deadline or does not end, or one of several that are late, was to write its stacks to files (of the run folder)",
+        "a child that missed a deadline or does not end, or one of several that are late, was to write its stacks to files of the run",
     ),
     "process_unkillable": ("process incarnation", "a child did not end when killed"),
     "process_set_aside": ("process reason", "kept stopped for the rest of the run"),
