@@ -55,6 +55,7 @@ class HarnessSurface:
     def forget(self, execution: str) -> None:
         """It takes no more calls: what only they would need goes."""
         self._calls.forget(execution)
+        self._chat.forget(execution)
 
     async def _chat_completions(self, request: web.Request) -> web.StreamResponse:
         return await self._calls.answer(request, self._chat)

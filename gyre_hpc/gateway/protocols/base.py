@@ -145,6 +145,9 @@ class Protocol(ABC):
         """`parse`, for protocols whose requests name earlier answers, which must be this execution's."""
         return self.parse(body)
 
+    def forget(self, execution: str) -> None:  # noqa: B027  (most remember nothing)
+        """It takes no more calls: what is remembered of its requests goes."""
+
     @abstractmethod
     def whole(self, head: Head, asked: ChatRequest, finished: Finished) -> bytes:
         """Body of a response that is not streamed."""

@@ -86,6 +86,10 @@ class ChatCompletions(Protocol):
     def parse(self, body: bytes) -> ChatRequest:
         return self.parse_for("", body)
 
+    def forget(self, execution: str) -> None:
+        self._bodies.forget(execution)
+        self._memory.forget(execution)
+
     def parse_for(self, execution: str, body: bytes) -> ChatRequest:
         raw = self._bodies.decode(execution, body)
         asked = _typed(raw)

@@ -42,6 +42,10 @@ class ChatMemory:
             self._num_chars -= sum(size for _, size in oldest)
         return read.turns
 
+    def forget(self, execution: str) -> None:
+        """It has ended."""
+        self._num_chars -= sum(size for _, size in self._known.pop(execution, ()))
+
 
 def _begins(raw: Any, known: list[Any]) -> bool:
     return isinstance(raw, list) and raw[: len(known)] == known

@@ -101,6 +101,10 @@ class GrowingBodies:
             return None
         return len(text) if text[-1:] == b"]" and data.startswith(text, start) else None
 
+    def forget(self, execution: str) -> None:
+        """It has ended."""
+        self._num_bytes -= sum(len(one.prefix) for one in self._known.pop(execution, ()))
+
     def _keep(self, execution: str, before: _Known | None, known: _Known) -> None:
         """In place of the one that grew."""
         branches = self._known.setdefault(execution, [])

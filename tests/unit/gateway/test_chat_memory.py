@@ -55,3 +55,15 @@ def test_only_what_is_new_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         memory.messages("e", copy.deepcopy(MESSAGES[:length]))
         memory.messages("e", [{"role": "user", "content": "a title"}])
     assert seen == [2, 1, 2, 0, 2, 0]
+
+
+def test_nothing_is_remembered_of_executions_that_ended_however_many_there_were() -> None:
+    memory = ChatMemory()
+    for number in range(300):
+        for raw in (MESSAGES[:2], MESSAGES[1:4]):
+            memory.messages(f"e{number}", raw)
+        memory.messages("lives", MESSAGES[:1])
+        memory.forget(f"e{number}")
+    assert list(memory._known) == ["lives"]
+    memory.forget("lives")
+    assert (memory._num_chars, len(memory._known)) == (0, 0)

@@ -92,3 +92,15 @@ def test_what_only_looks_like_more_of_the_same_is_parsed_as_a_whole(tail: str) -
     assert growing.decode("e", first) == json.loads(first)
     body = first[:-2] + tail.encode()
     assert outcome(growing.decode, "e", body) == outcome(decode_object, body)
+
+
+def test_nothing_is_kept_of_executions_that_ended_however_many_there_were() -> None:
+    bodies = GrowingBodies("messages", least_bytes=0)
+    for number in range(300):
+        for body in (b'{"messages":[1,2]}', b'{"messages":["a"]}'):
+            bodies.decode(f"e{number}", body)
+        bodies.decode("lives", b'{"messages":[1]}')
+        bodies.forget(f"e{number}")
+    assert list(bodies._known) == ["lives"]
+    bodies.forget("lives")
+    assert (bodies._num_bytes, len(bodies._known)) == (0, 0)
