@@ -25,6 +25,7 @@ from gyre_hpc.machines.membership import Membership
 from gyre_hpc.observability.tracker import make_tracker
 from gyre_hpc.shell import stacks
 from gyre_hpc.shell.arguments import Birth, read_birth
+from gyre_hpc.shell.descriptors import raise_descriptor_limit
 from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.host import Host
 from gyre_hpc.shell.lifetime import end_with_parent
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 def main() -> int:
     """Entry of `python -m gyre_hpc.processes.controller`; 2 when it cannot work with what it finds."""
+    # Two connections for each cell.
+    raise_descriptor_limit()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     return refusing(lambda: asyncio.run(serve(read_birth())))
 

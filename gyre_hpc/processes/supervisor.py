@@ -16,6 +16,7 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
 from gyre_hpc.protocol.node_map import FIRST, RunStart
 from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.shell.descriptors import raise_descriptor_limit
 from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.node_map import find_start, read_start
 from gyre_hpc.shell.stacks import write_when_asked
@@ -33,6 +34,8 @@ _LOOK_EVERY_S = 0.5
 def main(argv: list[str] | None = None) -> int:
     """Exit code of the run, or of this node."""
     given = _parser().parse_args(argv)
+    # A pipe and two connections for each child.
+    raise_descriptor_limit()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
     try:
         check_name(given.name)

@@ -18,8 +18,8 @@ log = logging.getLogger(__name__)
 class Mail:
     """Outgoing messages of one process."""
 
-    def __init__(self, *, sender: str, attempt: int, run_token: str, addresses: dict[str, str], traffic: Traffic) -> None:
-        self._traffic = traffic
+    def __init__(self, *, sender: str, attempt: int, run_token: str, addresses: dict[str, str], traffic: Traffic | None = None) -> None:
+        self._traffic = traffic or Traffic()
         self._sender, self._attempt = sender, attempt
         self._addresses = dict(addresses)
         self._fixed = dict(addresses)

@@ -83,6 +83,7 @@ class CellMachine(Machine):
         match input:
             case Received(sender=sender, message=Order() as order) if sender == self.state.settings.controller:
                 self._take(now, order)
+                effects += self._beat_soon()
             case Received(message=Directory() as directory):
                 effects += self._membership.heard(directory)
             case TimerFired(key=key):
@@ -114,6 +115,13 @@ class CellMachine(Machine):
             return told
         # Something happens again: what follows from it is looked at soon.
         return [*told, SetTimer(HEARTBEAT, self._heartbeat_s())]
+
+    def _beat_soon(self) -> list[Effect]:
+        """An order that changes nothing here is taken for lost until a heartbeat says that it came."""
+        if not self._reporter.quiet_beats:
+            return []
+        self._reporter.quiet_beats = 0
+        return [SetTimer(HEARTBEAT, self._heartbeat_s())]
 
     def _be_born(self, input: Input) -> list[Effect]:
         if self._born:

@@ -10,6 +10,8 @@ from gyre_hpc.machines.supervision.nodes import Node, NodeState
 from gyre_hpc.protocol.supervision import Directory, Entry
 
 MIRROR, PUBLISH = "mirror", "publish"
+_FEW = 64
+"""Entries up to which spacing_s is long enough."""
 
 
 class Registry:
@@ -42,7 +44,7 @@ class Registry:
         if not (changed or again or (due and is_unsent)):
             return []
         # Our own mail goes by the directory that we send: orders to a node that is new follow at once.
-        if not (again or due) and of_nodes == self._nodes and now - self._sent_at < self._spacing_s:
+        if not (again or due) and of_nodes == self._nodes and now - self._sent_at < self._wait_s():
             return [*self._put_off(), *self._mirror()]
         self._sent_number, self._nodes = self._number, of_nodes
         lacking = [child.name for child in children if child.state is ChildState.live and child.directory < self._number]
@@ -51,11 +53,15 @@ class Registry:
         self._sent_at = now if lacking else self._sent_at
         return [*(Send(name, self._entries) for name in lacking), *self._mirror()]
 
+    def _wait_s(self) -> float:
+        """What each of many is sent grows with their number."""
+        return self._spacing_s * max(1.0, len(self._entries.entries) / _FEW)
+
     def _put_off(self) -> list[Effect]:
         if self._is_put_off:
             return []
         self._is_put_off = True
-        return [SetTimer(PUBLISH, self._spacing_s)]
+        return [SetTimer(PUBLISH, self._wait_s())]
 
     def mirrored(self) -> list[Effect]:
         """The mirror action ended, well or not; a directory that changed since is written now."""

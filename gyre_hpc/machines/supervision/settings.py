@@ -51,7 +51,7 @@ class SupervisionSettings:
     """Ticks without a heartbeat after which a service is stopped and started again. Ticks, not seconds: a machine that was
     suspended wakes with one tick, not with a dead service."""
     publish_s: float = 0.25
-    """At least between two directories of which the later has no news of nodes: with many processes that come at once each would be
+    """With up to 64 processes, in proportion with more: at least between two directories of which the later has no news of nodes: with many processes that come at once each would be
     told of each."""
     commands_s: float = 2.0
     """Between two looks for orders in the run folder."""

@@ -23,6 +23,10 @@ def test_a_cell_to_which_nothing_happens_beats_less_and_less_often_and_soon_agai
     for _ in range(5):
         cell.beat()
     assert cell.timers["heartbeat"] - cell.now > 2.0
+    cell.order(term=1, role=Role.rollout, version=V0, is_core=True)
+    assert cell.timers["heartbeat"] - cell.now <= 0.5, "it says that the order came, before that is sent again"
+    for _ in range(5):
+        cell.beat()
     cell.order(term=2, role=Role.train, version=V0, is_core=True)
     assert cell.timers["heartbeat"] - cell.now <= 0.5
 

@@ -28,3 +28,11 @@ def test_who_says_that_it_has_the_directory_is_not_sent_it_again():
     assert not [e for e in bench.tell(TimerFired("tick")) if isinstance(e, Send)]
     bench.exits("gateway-0")
     assert {e.to for e in bench.tell(TimerFired("tick")) if isinstance(e, Send)} == {*NAMES, "scripted-0"} - {"gateway-0"}
+
+
+def test_the_more_processes_there_are_the_longer_is_the_time_between_two_directories():
+    cells = tuple(f"cell-{number}" for number in range(256))
+    bench = Bench(replace(SETTINGS, cells=cells, extras=(), publish_s=0.25))
+    effects = [effect for name in cells for effect in bench.register(name)]
+    assert 1.0 < timers(effects)["publish"] < 1.1
+    assert len([e for e in effects if isinstance(e, Send)]) == 1
