@@ -135,3 +135,22 @@ def test_a_satellite_job_written_by_hand_joins_is_preempted_and_joins_again(clus
     assert run.wait_over(300.0) is JobState.completed
     run.expect_whole(attempts=1, updates=UPDATES)
     assert cluster.wait_for(job, JobState.completed)
+
+
+def test_a_satellite_job_that_loses_its_two_nodes_at_once_joins_again_with_both(cluster: Cluster, shared_folder: Path):
+    run = SlurmRun(cluster, shared_folder, *ONE_NODE, f"algo.updates={UPDATES}")
+    run.wait_event("applied")
+    done = gyre(cluster, "satellite", "--run", str(run.folder.root), "--partition", "low", "--nodes", "2")
+    assert done.returncode == 0, done.stderr
+    (job,) = satellites(run)
+    run.wait_until(lambda: len(run.events("node_joined")) == 2, "two nodes that joined")
+    wait_in_mid_batch(run)
+    nodes = cluster.fields(job)["NodeList"]
+    urgent = cluster.submit("sleep 2", "-phigh", "-N2", "-w", nodes, "--exclusive", folder=run.root)
+    cluster.wait_for(urgent, JobState.completed, within_s=60.0)
+    for event in run.events("node_joined"):
+        expect_lost(run, event.fields["cells"][0])
+    cluster.kick(job)
+    run.wait_until(lambda: len(run.events("node_joined")) == 4, "both again")
+    assert run.wait_over(300.0) is JobState.completed
+    run.expect_whole(attempts=1, updates=UPDATES)
