@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from gyre_hpc.machines.base import Received
+from gyre_hpc.machines.call.actions import Leaving
 from gyre_hpc.machines.supervision import (
     CheckAttempts,
     DumpStacks,
@@ -60,8 +62,14 @@ class SupervisorWorld:
     def _terminate(self, running: Running, action: TerminateProcess) -> None:
         child = self._child(action.process, action.incarnation)
         if child is not None and not running.must_fail:
-            child.later(self.sim.kernel.short(0.1), lambda: self.sim.end_process(child, 0))
+            child.later(self.sim.kernel.short(0.1), lambda: self._end_in_order(child))
         running.end_after(0.0005, lambda: None)
+
+    def _end_in_order(self, child: Process) -> None:
+        """As processes/gateway.py: what came is handed to the journal."""
+        if child.kind == "gateway" and child.machine is not None:
+            child.tell(Received(child.name, Leaving()))
+        self.sim.end_process(child, 0)
 
     def _kill(self, running: Running, action: KillProcess) -> None:
         child = self._child(action.process, action.incarnation)

@@ -25,7 +25,7 @@ from gyre_hpc.machines.call import arrival, delivery, ending, journal_queue, sam
 from gyre_hpc.machines.call.actions import Arrived, Cancel, Forget, Leaving, Left, MeasureCpu, Retrieve
 from gyre_hpc.machines.call.live import CallState, LiveCall
 from gyre_hpc.machines.call.lives import is_over
-from gyre_hpc.machines.call.progress import flush, flush_received
+from gyre_hpc.machines.call.progress import flush
 from gyre_hpc.machines.call.restart import restarted
 from gyre_hpc.machines.call.settings import GatewaySettings
 from gyre_hpc.machines.call.shard import Shard, split_key
@@ -104,8 +104,9 @@ class GatewayMachine(Machine):
             case Directory():
                 self._shard.emit(*self._membership.heard(message))
             case Leaving():
-                for live in self._shard.live.values():
-                    flush_received(self._shard, live)
+                # Those without a node are being rendered, and have no tokens yet.
+                for live in [live for live in self._shard.live.values() if live.node is not None]:
+                    flush(self._shard, live)
 
     def _inquiry(self, message: Retrieve | Forget | Cancel) -> None:
         if over := is_over(self._shard, message):

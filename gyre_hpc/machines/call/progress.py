@@ -59,12 +59,6 @@ def flush(shard: Shard, live: LiveCall) -> None:
     shard.emit(CancelTimer(f"progress/{live.call}"))
 
 
-def flush_received(shard: Shard, live: LiveCall) -> None:
-    """`flush` of a call in any state: one that is being rendered has no tokens yet."""
-    if live.node is not None:
-        flush(shard, live)
-
-
 def release_cell(shard: Shard, live: LiveCall, *, stop: bool) -> None:
     """The attempt is over (or with `stop`, is to be): what it gave goes to the journal, its cell's load is given back."""
     if live.row is None:

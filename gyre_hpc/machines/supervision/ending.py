@@ -34,7 +34,7 @@ class Ending:
     def begin(self, finish: FinishRun) -> list[Effect]:
         """Only the first one counts; told once more to stop, it waits for no save any longer."""
         if self.finish is not None:
-            return self._saved() if self._last_save.is_waiting and finish.exit_code == STOPPED else []
+            return self._saved() if finish.exit_code == STOPPED else []
         self.finish = finish
         effects: list[Effect] = [Note("run_finishing", {"exit_code": finish.exit_code, "reason": finish.reason})]
         for child in self._children.all:
@@ -49,18 +49,14 @@ class Ending:
 
     def save_told(self, answer: SaveAnswer) -> list[Effect]:
         """By the controller."""
-        if not self._last_save.is_waiting:
-            return []
         return self._last_save.told(answer) if answer.waits_s > 0 else self._saved()
 
     def timer(self, key: str) -> list[Effect]:
         """Of the last save."""
-        if not self._last_save.is_waiting:
-            return []
         return self._last_save.ask_again() if key == SAVE_AGAIN else self._saved()
 
     def _saved(self) -> list[Effect]:
-        return [*self._last_save.over(), *self._stop_first()]
+        return [*self._last_save.over(), *self._stop_first()] if self._last_save.is_waiting else []
 
     def _stop_first(self) -> list[Effect]:
         finish = self.finish

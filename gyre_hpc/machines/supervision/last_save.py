@@ -26,17 +26,14 @@ class LastSave:
 
     def ask_again(self) -> list[Effect]:
         """A message may be lost, and so may its answer."""
-        return [Send("controller", SaveNow(self._reason)), SetTimer(SAVE_AGAIN, self._settings.save_again_s)]
+        question = Send("controller", SaveNow(self._reason))
+        return [question, SetTimer(SAVE_AGAIN, self._settings.save_again_s)] if self.is_waiting else []
 
     def told(self, answer: SaveAnswer) -> list[Effect]:
         """It is worth waiting. The first such answer sets the bound: later ones would move it on for ever."""
-        if self._is_answered:
-            return []
-        self._is_answered = True
-        return [SetTimer(SAVE, min(answer.waits_s, self._settings.save_s))]
+        is_first, self._is_answered = self.is_waiting and not self._is_answered, True
+        return [SetTimer(SAVE, min(answer.waits_s, self._settings.save_s))] if is_first else []
 
     def over(self) -> list[Effect]:
-        if not self.is_waiting:
-            return []
-        self.is_waiting = False
-        return [CancelTimer(key) for key in _TIMERS]
+        was_waiting, self.is_waiting = self.is_waiting, False
+        return [CancelTimer(key) for key in _TIMERS] if was_waiting else []
