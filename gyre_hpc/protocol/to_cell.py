@@ -42,10 +42,10 @@ class ApplyOrder(msgspec.Struct, frozen=True):
     """The version the step leads to."""
     consumed: tuple[str, ...] = ()
     """Execution ids this update consumes; written into the checkpoint."""
-    is_last: bool = False
-    """The run has no update after it: saved before it is reported, whatever checkpoint.every says."""
     counters: dict[str, int] = {}
     """Counters of the batch machine (staleness gates, dispatch) as they are after this update; for the checkpoint."""
+    is_last: bool = False
+    """The run has no update after it: saved before it is reported, whatever checkpoint.every says."""
 
 
 class FitOrder(msgspec.Struct, frozen=True):

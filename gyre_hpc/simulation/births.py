@@ -98,7 +98,7 @@ def scheduler_of(scenario: Scenario) -> SchedulerConfig:
     )
 
 
-FRUITLESS = 8
+FRUITLESS, MOST_EMPTY = 12, 5
 """Hardly more than one batch: bad luck of any kind that faults bring must not look like a run that trains on nothing."""
 
 
@@ -136,6 +136,7 @@ def _batch(scenario: Scenario, process: Process) -> BatchSettings:
         pairs=scenario.pair_names,
         kv_budget_s=0.0 if scenario.kv == "none" else 0.5,
         fruitless_window=FRUITLESS,
+        most_empty_batches=MOST_EMPTY,
         satellites=scenario.satellites,
         satellite_pace=SatellitePace(patience_s=2.0, calm_s=3.0, ask_every_s=1.0),
     )

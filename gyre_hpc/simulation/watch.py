@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gyre_hpc.machines.base import Effect, Failed, Input, Progressed
 from gyre_hpc.machines.batch import BatchMachine
+from gyre_hpc.machines.batch.giving_up import NO_UNIT
 from gyre_hpc.machines.batch.phases import NOTHING_TO_FIT
 from gyre_hpc.machines.batch.records import CommitIntended, ExecutionEnded
 from gyre_hpc.machines.call import GatewayMachine
@@ -161,11 +162,19 @@ class Watch:
             self._calls.left_nothing(members)
             self._sim.counts["gave_up_rightly"] += 1
             return
+        if code and reason.startswith(NO_UNIT) and self._no_pair_is_whole():
+            self._sim.counts["gave_up_rightly"] += 1
+            return
         if code:
             raise Violation(f"the run gives up: {reason}")
         if state.groups.live:
             raise Violation(f"executions without an end: {sorted(state.groups.live)[:4]}")
         self._training.judge(state)
+
+    def _no_pair_is_whole(self) -> bool:
+        """Of each one a cell does not live."""
+        dead = {name for name, process in self._sim.processes.items() if process.kind == "cell" and not process.alive}
+        return all(dead.intersection(pair) for pair in self._sim.scenario.pair_names)
 
     def judge(self) -> None:
         """At the end of the run."""

@@ -34,7 +34,7 @@ from gyre_hpc.machines.batch import consolidation, intake, phases, planning, run
 from gyre_hpc.machines.batch.actions import WriteStatus
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
-from gyre_hpc.machines.batch.giving_up import watch_executions
+from gyre_hpc.machines.batch.giving_up import watch_executions, watch_units
 from gyre_hpc.machines.batch.groups import Groups
 from gyre_hpc.machines.batch.late import watch_late
 from gyre_hpc.machines.batch.lending import Lending
@@ -211,7 +211,7 @@ class BatchMachine(Machine):
         state.unsaved.clear()
         state.running_actions -= state.resting
         state.resting.clear()
-        effects += watch_executions(state, now)
+        effects += watch_executions(state, now) or watch_units(state, now)
         if now - state.progress_at > settings.progress_deadline_s:
             effects += phases.finish(state, now, 1, f"no progress for {settings.progress_deadline_s:g} s in phase {state.phase.value}")
         return effects

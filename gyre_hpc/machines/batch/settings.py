@@ -82,6 +82,8 @@ class BatchSettings:
     satellite_pace: SatellitePace = field(default_factory=SatellitePace)
     malformed_window: int = 0
     """So many tool calls in a row that could not be parsed end the run; 0 = never."""
+    most_empty_batches: int = 3
+    """So many batches in a row without a token to train on end the run."""
     fruitless_window: int = 0
     """So many executions in a row without a token to train on end the run; 0 = never."""
 
