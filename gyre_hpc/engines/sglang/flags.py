@@ -228,7 +228,7 @@ def _as_arguments(flags: _Flags) -> tuple[str, ...]:
 
 _TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "OMP_NUM_THREADS", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"}
 _TORCHRUN_BEGINNINGS = ("MASTER_", "TORCHELASTIC_", "TORCH_NCCL_", "GROUP_", "ROLE_", "PET_")
-_OTHER_PYTHON = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"}
+_OTHER_PYTHON = {"PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", "__PYVENV_LAUNCHER__"}
 _OF_A_SHELL = {"_", "PWD", "OLDPWD", "SHLVL"}
 """They differ from start to start and mean nothing to a server: with them no successor's launch would be equal."""
 

@@ -130,4 +130,7 @@ def _executor(request: Request, folder: Path) -> Any:
 
 
 def _paths(code: Path | None) -> list[str]:
-    return [] if code is None else [f"export PYTHONPATH={shlex.quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}"]
+    """Lines of the script. PYTHONSAFEPATH: with `python -m` the folder that the job was submitted from, often a checkout, would come first."""
+    if code is None:
+        return []
+    return ["export PYTHONSAFEPATH=1", f"export PYTHONPATH={shlex.quote(str(code))}${{PYTHONPATH:+:$PYTHONPATH}}"]

@@ -155,6 +155,7 @@ def test_nothing_of_torchrun_or_another_python_reaches_the_server() -> None:
         "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1",
         "OMP_NUM_THREADS": "9",
         "PYTHONPATH": "/ours",
+        "PYTHONSAFEPATH": "1",
         "VIRTUAL_ENV": "/ours",
         "GYRE_PARENT_PID": "77",
     }

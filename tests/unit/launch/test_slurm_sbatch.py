@@ -1,5 +1,9 @@
 """What an sbatch script of ours says, and where a login node is recognised; SLURM's commands are scripts of the test."""
 
+import os
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -66,6 +70,17 @@ def test_everything_asked_for_is_in_the_script(programs: Path, tmp_path: Path):
     assert "--mpi=none" in started and "--cpus-per-task=96" in started, "steps do not inherit it (SLURM 22.05 and later)"
     setup, path = lines.index("module load cuda"), lines.index("export PYTHONPATH='/run/co de'${PYTHONPATH:+:$PYTHONPATH}")
     assert setup < path < lines.index(started)
+
+
+def test_a_job_submitted_from_a_checkout_runs_from_the_runs_own_copy(programs: Path, tmp_path: Path):
+    for place in ("checkout", "code"):
+        (tmp_path / place / "gyre_hpc").mkdir(parents=True)
+        (tmp_path / place / "gyre_hpc" / "__main__.py").write_text(f"print({place!r})")
+    exports = [line for line in lines_of(on_slurm(), tmp_path, tmp_path / "code") if line.startswith("export PYTHON")]
+    shell = "\n".join([*exports, f"{shlex.quote(sys.executable)} -m gyre_hpc"])
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    said = subprocess.run(["bash", "-c", shell], cwd=tmp_path / "checkout", env=environ, capture_output=True, text=True, check=True)
+    assert said.stdout == "code\n"
 
 
 @pytest.mark.parametrize("chain", [Chain.successor, Chain.none])
