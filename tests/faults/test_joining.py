@@ -79,6 +79,7 @@ def die_in_mid_batch(run: NodesRun) -> int:
     raise AssertionError("every one of them came too late")
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("kind", ["timed", "embedded"])
 def test_what_a_joined_node_held_when_it_died_is_done_again_by_others_and_nothing_twice(tmp_path: Path, kind: str):
     updates, own = (3, (*TOGETHER, "trainer.timed_tokens_per_s=150")) if kind == "timed" else (8, EMBEDDED)
@@ -108,6 +109,7 @@ def test_two_nodes_that_join_at_once_serve_train_and_end_with_the_run(tmp_path: 
         assert left == [1], "their scratch folders are gone; the first node's is its launcher's affair"
 
 
+@pytest.mark.rare
 def test_a_node_that_is_told_to_leave_ends_its_cells_and_the_run_goes_on(tmp_path: Path):
     with alone(tmp_path, 3) as run:
         run.wait_event("applied")
@@ -122,6 +124,7 @@ def test_a_node_that_is_told_to_leave_ends_its_cells_and_the_run_goes_on(tmp_pat
         assert [event.fields["node"] for event in run.events("node_left")] == [joiner(1)]
 
 
+@pytest.mark.rare
 def test_nodes_that_come_and_go_leave_no_list_that_grows(tmp_path: Path):
     with alone(tmp_path, 40, *TOGETHER) as run:
         run.wait_event("applied")
@@ -140,6 +143,7 @@ def test_nodes_that_come_and_go_leave_no_list_that_grows(tmp_path: Path):
         assert not run.events("token_fault")
 
 
+@pytest.mark.rare
 def test_who_may_not_join_ends_by_itself_and_says_why(tmp_path: Path):
     with alone(tmp_path / "one", 40, *TOGETHER) as run, alone(tmp_path / "other", 1, *TOGETHER) as other:
         run.wait_event("applied")

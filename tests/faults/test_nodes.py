@@ -73,6 +73,7 @@ def test_a_killed_node_is_given_up_and_the_run_goes_on_to_its_end(tmp_path: Path
         assert gone == {"supervisor-2", "cell-2", "runner-2"}
 
 
+@pytest.mark.rare
 def test_a_pause_of_a_nodes_supervisor_shorter_than_its_fence_changes_nothing(tmp_path: Path):
     with NodesRun(tmp_path, nodes_of(3), *TIMED, "algo.updates=6") as run:
         in_mid_run(run)
@@ -114,6 +115,7 @@ def test_nodes_without_supervisor_0_end_what_they_run(tmp_path: Path):
         wait_for(lambda: not run.processes(), "the end of every process of the run")
 
 
+@pytest.mark.rare
 def test_a_node_that_nobody_planned_brings_a_cell_and_may_vanish(tmp_path: Path):
     joiner = "supervisor-j77n0"
     with NodesRun(tmp_path, nodes_of(2), *TIMED, "algo.updates=12") as run:

@@ -127,12 +127,14 @@ def quoted(words: list[str]) -> str:
     return "[" + ",".join(f"'{word}'" for word in words) + "]"
 
 
+@pytest.mark.rare
 def test_a_harness_that_tells_the_time_in_every_request_is_replayed(tmp_path: Path) -> None:
     replay = struck(tmp_path, *clocked(), "engine.time_scale=4", "model.max_context=16384", calls=2 * clocked_harness.CALLS)
     assert replay["executions_replayed"] > 0 and replay["executions_restarted"] == 0 and replay["diverged"] == 0
     assert replay["tokens_saved_share"] >= 0.9
 
 
+@pytest.mark.rare
 def test_a_harness_whose_tools_find_something_else_branches_where_it_does_and_is_counted(tmp_path: Path) -> None:
     replay = struck(tmp_path, *clocked("stray"), "engine.time_scale=4", "model.max_context=16384", calls=2 * clocked_harness.CALLS)
     assert replay["executions_replayed"] > 0 and replay["executions_restarted"] == 0
@@ -140,7 +142,7 @@ def test_a_harness_whose_tools_find_something_else_branches_where_it_does_and_is
     assert 0 < replay["tokens_saved_share"] < 1, "the first call of each is what was recorded"
 
 
-@pytest.mark.parametrize("name", ["codex", "qwen_code", "claude_code"])
+@pytest.mark.parametrize("name", ["codex", *(pytest.param(name, marks=pytest.mark.rare) for name in ("qwen_code", "claude_code"))])
 def test_a_real_harness_is_replayed(name: str, needs: Callable[[str, str], None], tmp_path: Path) -> None:
     cache, harness = cache_folder(Config()), create_harness(name)
     needs(name, "" if is_installed(installed_folder(cache, harness, harness.version)) else f"gyre harness install {name}")

@@ -90,7 +90,9 @@ def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: 
         assert run.summary()["updates"] >= 1 and run.folder.report.exists()
 
 
-@pytest.mark.parametrize("victim", ["controller", "gateway-0", "runner-0", "cell-1", "cell-0"])
+@pytest.mark.parametrize(
+    "victim", ["controller", "gateway-0", *(pytest.param(name, marks=pytest.mark.rare) for name in ("runner-0", "cell-1")), "cell-0"]
+)
 def test_a_run_outlives_the_kill_of_any_of_its_processes(tmp_path: Path, victim: str):
     with WholeRun(tmp_path, *RUN) as run:
         in_mid_run(run)
