@@ -108,11 +108,12 @@ class Gateway:
             clock_offset_s=round(unix_s() - monotonic_s(), 3),
             stop_ids=self._chat_format.stop_ids,
         )
-        self._machine = GatewayMachine(settings)
+        machine = GatewayMachine(settings)
         # A recording holds them all.
         records = tuple(self._records) if config.debug.record_inputs else self._records
-        self.host.run(self._machine, Restarted(records))
-        self._records = ()
+        self.host.run(machine, Restarted(records))
+        # Where the journal is damaged it has counted a part of it only, and says nothing.
+        self._machine, self._records = machine, ()
         return url
 
     async def close(self) -> None:

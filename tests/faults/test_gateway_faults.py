@@ -185,13 +185,12 @@ def test_a_damaged_journal_is_not_taken_for_a_torn_end(tmp_path: Path) -> None:
         data = bytearray(path.read_bytes())
         data[30] ^= 1
         path.write_bytes(data)
+        birth = Birth(
+            name="gateway-0", attempt=1, incarnation=2, supervisor_url="", folder=here.folder, config=here.config, run_token=TOKEN
+        )
+        again = Gateway(birth, lambda kind, fields: None, 1)
         with pytest.raises(ValueError, match="damaged"):
-            Gateway(
-                Birth(
-                    name="gateway-0", attempt=1, incarnation=2, supervisor_url="", folder=here.folder, config=here.config, run_token=TOKEN
-                ),
-                print,
-                1,
-            )
+            await again.start()
+        await again.close()
 
     asyncio.run(steps())
