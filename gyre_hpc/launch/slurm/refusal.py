@@ -34,7 +34,7 @@ _NEVER = {
 
 
 def refused(said: str, asked: Mapping[str, object], prefix: str) -> UserError:
-    """Of sbatch's standard error. asked: what the job asked for, by key; prefix: before the key."""
+    """Of sbatch's or srun's standard error. asked: what the job asked for, by key; prefix: before the key."""
     why = _first_error(said)
     key = next((key for words, key in _CONCERNS if re.search(words, why, re.IGNORECASE)), "")
     return _error(key, asked, prefix, f"SLURM refused the job: {why}")
@@ -58,4 +58,4 @@ def _first_error(said: str) -> str:
     """The line that says why: of several the first one is the most exact."""
     lines = [" ".join(line.split()) for line in said.splitlines()]
     line = next((line for line in lines if re.search(r"error: |unrecognized option|invalid option|option requires", line)), " ".join(lines))
-    return re.sub(r"^sbatch: (error: )?(Batch job submission failed: )?", "", line)
+    return re.sub(r"^(sbatch|srun): (error: )?(Batch job submission failed: |Unable to allocate resources: )?", "", line)
