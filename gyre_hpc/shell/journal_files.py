@@ -30,10 +30,10 @@ def contents_of(path: Path) -> Contents:
 
 
 def written_contents(path: Path) -> Contents | None:
-    """As its writer left them; None: it did not, or the segment is not what it was then."""
+    """As its writer left them; None: it did not, nobody can read them, or the segment is not what it was then."""
     try:
         found = contents.decode(path.with_suffix(SUFFIX).read_bytes())
-    except FileNotFoundError:
+    except OSError:  # the segment says the same
         return None
     return found if found is not None and found.size == path.stat().st_size else None
 

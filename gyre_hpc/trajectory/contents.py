@@ -40,4 +40,7 @@ def decode(data: bytes) -> Contents | None:
     payload = data[start:]
     if number != FORMAT or len(payload) != length or zlib.crc32(payload) != crc:
         return None
-    return msgspec.msgpack.decode(payload, type=Contents)
+    try:
+        return msgspec.msgpack.decode(payload, type=Contents)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None

@@ -1,14 +1,17 @@
 """What a finished segment holds stands beside it; readers of a few executions look into no other segments."""
 
+import struct
+import zlib
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.gateway.earlier import read_earlier
 from gyre_hpc.gateway.journal_writer import read_journal
 from gyre_hpc.protocol.journal import CALLS, ENDED, Delivered, ExecutionEnd, Record, TakenUp
 from gyre_hpc.shell.journal_files import contents_of, records_in, written_contents
-from gyre_hpc.trajectory.contents import SUFFIX, Contents, decode, encode
+from gyre_hpc.trajectory.contents import FORMAT, MAGIC, SUFFIX, Contents, decode, encode
 from gyre_hpc.trajectory.segment import DamagedSegment
 from tests.fakes.journal_segments import spoil, write
 
@@ -41,6 +44,17 @@ def test_contents_that_are_damaged_or_of_another_segment_are_not_believed(tmp_pa
         assert decode(damaged) is None
     (path,) = write(tmp_path, *said(OPEN))
     path.with_suffix(SUFFIX).write_bytes(whole)
+    assert contents_of(path).marks == {OPEN: CALLS}
+
+
+def test_contents_of_another_shape_or_that_nobody_can_read_are_as_none(tmp_path: Path) -> None:
+    (path,) = write(tmp_path, *said(OPEN))
+    beside = path.with_suffix(SUFFIX)
+    for payload in (msgspec.msgpack.encode({"size": "77", "marks": {}}), msgspec.msgpack.encode([1]), b"\xc1"):
+        beside.write_bytes(MAGIC + struct.pack("<III", FORMAT, len(payload), zlib.crc32(payload)) + payload)
+        assert written_contents(path) is None
+    beside.unlink()
+    beside.mkdir()
     assert contents_of(path).marks == {OPEN: CALLS}
 
 
