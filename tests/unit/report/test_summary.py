@@ -84,6 +84,20 @@ def test_tokens_of_all_attempts_count_and_a_restarted_shard_counts_once(tmp_path
     assert summary.evaluation_tokens == {"sampled": 907, "sampled_warm_start": 700}
 
 
+def test_of_a_shard_that_was_killed_with_its_attempt_the_calls_it_ended_count(tmp_path: Path):
+    folder = make_run(tmp_path)
+    for name in ("gateway-0", "gateway-1"):
+        tape = Tape(name, attempt=2)
+        for call, num in (("train-0-0-0/0", 30), ("train-0-0-1/0", 12), ("train-0-0-1/0", 12), ("eval-0-0-0/0", 5)):
+            tape.note(70, "call_ended", call=call, finish="stop", num_output=num, cells=["cell-0"], wall_s=0.1)
+        if name == "gateway-1":
+            tape.note(80, "tokens", counts={"sampled": 40})  # two of them were sampled in the attempt before
+        tape.write(folder)
+    summary = summarize(read_story(tmp_path))
+    assert summary.tokens["sampled"] == 5000 + 42 + 40
+    assert summary.evaluation_tokens["sampled"] == 900 + 5
+
+
 def test_a_token_fault_shows_even_if_the_shard_that_counted_it_died(tmp_path: Path):
     folder = make_run(tmp_path)
     tape = Tape("gateway-0")
