@@ -1,6 +1,7 @@
 """gyre logs RUN [-f] [--cell N | --process NAME] [--lines N]: what the processes print, each line with its process before it."""
 
 import argparse
+import sys
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +27,9 @@ def call(args: argparse.Namespace) -> int:
     if args.follow:
         follow(run, tail)
         return 0
-    show(tail.rest())
+    is_any |= show(tail.rest())
+    if not is_any and tail.names:
+        print(f"nothing printed so far by: {', '.join(sorted(tail.names))}", file=sys.stderr)
     if not is_any and not tail.names:
         name = args.process or (f"cell-{args.cell}" if args.cell is not None else "any process")
         raise UserError("RUN", args.run, f"holds no log of {name}")

@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from gyre_hpc.config.compose import config_from, explained
-from gyre_hpc.config.schema import Config
+from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.config.search_path import PACKAGE, register
 from gyre_hpc.config.sweep import is_sweep, placed, refuse_launchers, run_name, sweep_folder
 from gyre_hpc.errors import UserError
@@ -48,6 +48,7 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
                 config = config_from(node, HydraConfig.get().overrides.task)
                 if is_sweep():
                     config = placed(config)
+                    ends.are_submitted = config.cluster.kind is ClusterKind.slurm and not config.launch.wait
                 ends.add(name, task(config))
             except UserError as error:
                 if wants_traceback:
@@ -86,6 +87,8 @@ class _Ends:
     def __init__(self) -> None:
         self.sweep: Path | None = None
         """Its folder."""
+        self.are_submitted = False
+        """Its runs are jobs that nobody waits for: how they end is not known here."""
         self._ends: list[tuple[str, int]] = []
 
     def add(self, name: str, code: int) -> None:
@@ -104,7 +107,7 @@ class _Ends:
         if self.sweep is None:
             return
         failed = [f"{name} ({'not begun' if code == _NOT_BEGUN else f'exit code {code}'})" for name, code in self._ends if code]
-        what = f"{len(failed)} failed: {', '.join(failed)}" if failed else "none failed"
+        what = f"{len(failed)} failed: {', '.join(failed)}" if failed else "each submitted" if self.are_submitted else "none failed"
         print(
             f"sweep of {len(self._ends)} runs, {what}; side by side: gyre compare {self.sweep}", file=sys.stderr if failed else sys.stdout
         )

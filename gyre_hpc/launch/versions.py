@@ -30,6 +30,8 @@ from gyre_hpc.supervisor.attempts import highest_attempt
 from gyre_hpc.whole_file import write_whole
 
 NAME = "launch"
+COMMIT = "COMMIT"
+"""Beside a copy of the package: what `commit_here` was where it was made."""
 _ASK_DEADLINE_S = 5.0
 _DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -73,7 +75,7 @@ def versions_here(config: Config) -> dict[str, str]:
         "format": str(FORMAT),
         "gyre": gyre_hpc.__version__,
         "sources": sources_digest(),
-        "commit": _commit(),
+        "commit": commit_here(),
         "python": platform.python_version(),
         "torch": installed_version("torch"),
         "sglang": _sglang(config),
@@ -128,9 +130,11 @@ def _sources(folder: Traversable, above: str) -> Iterator[tuple[str, Traversable
             yield name, entry
 
 
-def _commit() -> str:
-    """Of the repository that holds the code; empty where it is a copy without one, or there is no git."""
+def commit_here() -> str:
+    """Of the repository that holds the code, or that the copy was made from; empty where there is none, or no git."""
     root = Path(gyre_hpc.__file__).parents[1]
+    if (root / COMMIT).exists():
+        return (root / COMMIT).read_text()
     if not (root / ".git").exists():  # git would look further up, and find somebody else's
         return ""
     ask = ["git", "--no-optional-locks", "-C", str(root), "describe", "--always", "--abbrev=40", "--exclude=*", "--dirty=+"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import gyre_hpc
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.launch.versions import COMMIT, commit_here
 
 _LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.pyc")
 
@@ -20,6 +21,7 @@ def take(folder: RunFolder) -> Path:
     shutil.copytree(Path(gyre_hpc.__path__[0]), package, ignore=_LEFT_OUT)
     if not (package / "conf").exists():  # installed in place it lies elsewhere
         shutil.copytree(Path(str(resources.files("gyre_hpc.conf"))), package / "conf", ignore=_LEFT_OUT)
+    (folder.code / COMMIT).write_text(commit_here())
     (folder.code / "DONE").touch()
     return folder.code
 

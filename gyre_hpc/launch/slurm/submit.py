@@ -87,7 +87,10 @@ def _show(config: Config) -> int:
     folder = Path(config.paths.run or "RUN").absolute()
     code = folder / "code" if config.launch.snapshot else as_it_stands()
     tell(script(request_of(config, code), folder / "jobs"))
-    tell(f"\n# cells, on nodes as they would be asked for\n{table(cut(config, _made_up_hosts(config)))}")
+    found = cut(config, _made_up_hosts(config))
+    tell(f"\n# cells, on nodes as they would be asked for\n{table(found)}")
+    if (over := len(found.cells) - config.cluster.cells) > 0:
+        tell(f"the run takes the first {config.cluster.cells} of them (cluster.cells); {over} would stay unused")
     return 0
 
 

@@ -86,12 +86,13 @@ def job_lines(watched: Watched) -> list[str]:
     """What the queue says, and how far the allocation will take the run."""
     jobs, lines = watched.jobs, list[str]()
     end, asked = watched.signs.end, jobs.queue.asked if jobs.queue is not None else 0.0
-    if end is None or asked > end.time:  # else the queue shows what was before the end
+    is_fresh = end is None or asked > end.time  # else the queue shows what was before the end
+    if is_fresh:
         lines += [_job(job, watched.now) for job in (jobs.pending(), jobs.living()) if job is not None]
     if watched.outlook is not None:
         lines.append(_ahead(watched.outlook, watched.status))
-    if jobs.num_satellites:
-        lines.append(f"satellites: {jobs.num_satellites} jobs run")
+    if jobs.num_satellites and is_fresh:
+        lines.append(f"satellites: {jobs.num_satellites} {'job runs' if jobs.num_satellites == 1 else 'jobs run'}")
     if jobs.queue is not None and jobs.queue.trouble:
         heard = f"; the queue as of {span(watched.now - jobs.queue.asked)} ago" if jobs.queue.asked else ""
         lines.append(f"queue: {jobs.queue.trouble}{heard}")

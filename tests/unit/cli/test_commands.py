@@ -52,6 +52,20 @@ def test_a_folder_that_is_no_run_is_exit_code_2_and_one_line(command: str, tmp_p
     assert len(capsys.readouterr().err.splitlines()) == 1
 
 
+def test_logs_in_which_nothing_stands_are_told_from_a_command_that_does_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    make_run(tmp_path)
+    logs = tmp_path / "logs"
+    logs.mkdir(exist_ok=True)
+    (logs / "cell-7.log").touch()
+    assert run(["logs", str(tmp_path), "--cell", "7"]) == 0
+    silent = capsys.readouterr()
+    assert (silent.out, silent.err) == ("", "nothing printed so far by: cell-7\n")
+    (logs / "cell-7.log").write_text("here\n")
+    assert run(["logs", str(tmp_path), "--cell", "7"]) == 0
+    spoken = capsys.readouterr()
+    assert (spoken.out, spoken.err) == ("cell-7 | here\n", "")
+
+
 @pytest.mark.parametrize(
     "command", [["engine", "list"], ["engine", "install", "sglang"], ["harness", "list"], ["harness", "install", "codex"]]
 )

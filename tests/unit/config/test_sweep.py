@@ -56,6 +56,13 @@ def test_runs_are_named_by_what_they_alone_were_told(tmp_path: Path):
     assert (config.experiment, config.algo.group_size, config.algo.updates, config.paths.run) == ("rehearsal", 4, 3, str(folder))
 
 
+def test_runs_that_are_only_submitted_are_not_said_to_have_ended_well(tmp_path: Path):
+    done = sweep(tmp_path, "+experiment=rehearsal", "cluster=slurm", "seed=1,2")
+    assert done.stdout.splitlines()[-1].startswith("sweep of 2 runs, each submitted; side by side: "), done.stderr
+    waited = sweep(tmp_path, "+experiment=rehearsal", "cluster=slurm", "launch.wait=true", "seed=1,2")
+    assert waited.stdout.splitlines()[-1].startswith("sweep of 2 runs, none failed; side by side: "), waited.stderr
+
+
 def test_a_run_that_fails_stops_no_other_and_is_named(tmp_path: Path):
     done = sweep(tmp_path, "seed=1,7,-1,2")
     assert done.returncode == 7 and runs(tmp_path) == ["0_seed-1", "1_seed-7", "3_seed-2"]

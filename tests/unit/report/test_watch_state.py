@@ -148,9 +148,11 @@ def test_a_queue_that_was_asked_before_the_end_says_nothing_of_an_ended_job(tmp_
     run = Run(folder=RunFolder(tmp_path), config=Config())
 
     def lines(asked: float) -> list[str]:
-        seen, at = signs(end=ENDED), jobs(RUNNING, asked=asked)
+        seen, at = signs(end=ENDED), jobs(RUNNING, queue_job("13", "RUNNING"), asked=asked)
+        at = Jobs(submitted=(*at.submitted, JobRecord(job="13", kind="satellite")), queue=at.queue)
         verdict = judge(seen, at, status_attempt=1, now=NOW)
         return job_lines(Watched(run=run, now=NOW, signs=seen, status=None, jobs=at, verdict=verdict, outlook=None))
 
     assert lines(ENDED.time - 1) == []
-    assert lines(ENDED.time + 1)[0].startswith("job 12 running")
+    own, satellites = lines(ENDED.time + 1)
+    assert own.startswith("job 12 running") and satellites == "satellites: 1 job runs"
