@@ -3,6 +3,8 @@
 import argparse
 import os
 import socket
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gyre_hpc.errors import UserError
@@ -11,6 +13,8 @@ if TYPE_CHECKING:
     from gyre_hpc.config.run_folder import RunFolder
     from gyre_hpc.config.schema import Config
     from gyre_hpc.launch.slurm.satellite import Asked
+
+_LOG_TAIL = 4096
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -67,11 +71,24 @@ def _show(config: "Config", folder: "RunFolder", args: argparse.Namespace) -> in
 
 def _join(folder: "RunFolder", args: argparse.Namespace) -> int:
     from gyre_hpc.launch.slurm.satellite import hold
+    from gyre_hpc.machines.supervision import STOPPED
 
     host = socket.gethostname()
     name = f"supervisor-j{''.join(filter(str.isalnum, host))}x{os.getpid()}n0"
     print(f"{name} joins {folder.root}; what it does is in {folder.log(name)}; Ctrl-C ends it", flush=True)
-    return hold(folder, name, args.cells, host, interface=args.interface)
+    code = hold(folder, name, args.cells, host, interface=args.interface)
+    if code not in (0, STOPPED):
+        print(f"gyre satellite: {name} ended with exit code {code}: {_last_line(folder.log(name))}", file=sys.stderr)
+    return code
+
+
+def _last_line(log: Path) -> str:
+    """Where the reason of an end stands."""
+    try:
+        lines = log.read_bytes()[-_LOG_TAIL:].decode(errors="replace").split("\n")
+    except OSError:
+        lines = []
+    return next((line for line in reversed(lines) if line.strip()), "it said nothing")
 
 
 def _keep(config: "Config", folder: "RunFolder", wanted: int) -> int:

@@ -33,6 +33,10 @@ FINAL = frozenset({RunState.over, RunState.dead, RunState.never_started})
 """Nothing follows by itself."""
 
 
+_PUT_BACK = "requeue"
+"""signs.End.next of an attempt whose job does that itself."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
     state: RunState
@@ -88,7 +92,12 @@ def _after(signs: Signs, jobs: Jobs) -> Verdict:
     is_next = living is not None and (living.id != own or (living.start or 0.0) > end.time)
     if end.exit_code != 0 and living is not None and is_next and living.state != "COMPLETING":
         return Verdict(state=RunState.starting, text=f"{over}; job {living.id} starts the next one")
-    return _refused(signs, jobs) or Verdict(state=RunState.over, text=over, exit_code=end.exit_code)
+    if (refused := _refused(signs, jobs)) is not None:
+        return refused
+    if end.exit_code != 0 and end.next == _PUT_BACK and jobs.queue is not None and jobs.queue.asked <= end.time:
+        told = f"{over}; its job {own} puts itself back into the queue, which was not asked since"
+        return Verdict(state=RunState.requeued, text=told)
+    return Verdict(state=RunState.over, text=over, exit_code=end.exit_code)
 
 
 def _silent(signs: Signs, jobs: Jobs, now: float) -> Verdict:

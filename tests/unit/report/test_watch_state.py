@@ -144,6 +144,19 @@ def test_a_job_that_was_submitted_after_the_queue_was_asked_is_not_gone():
     assert judge(signs(0), later, status_attempt=0, now=NOW).state is RunState.never_started
 
 
+def test_a_run_whose_job_puts_itself_back_is_not_over_while_the_queue_was_not_asked_since():
+    end = End(exit_code=130, reason="SIGTERM", time=NOW - 3, next="requeue")
+
+    def verdict(at: Jobs, what: End = end) -> RunState:
+        return judge(signs(end=what), at, status_attempt=1, now=NOW).state
+
+    before = jobs(RUNNING, asked=NOW - 20)
+    assert verdict(before) is RunState.requeued
+    assert verdict(jobs(asked=NOW)) is RunState.over, "somebody cancelled it"
+    assert verdict(NONE) is RunState.over, "there is no SLURM to ask"
+    assert verdict(before, End(exit_code=130, reason="SIGTERM", time=NOW - 3, next="end")) is RunState.over
+
+
 def test_a_queue_that_was_asked_before_the_end_says_nothing_of_an_ended_job(tmp_path: Path):
     run = Run(folder=RunFolder(tmp_path), config=Config())
 
