@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -77,7 +78,7 @@ def _join(folder: "RunFolder", args: argparse.Namespace) -> int:
     name = f"supervisor-j{''.join(filter(str.isalnum, host))}x{os.getpid()}n0"
     print(f"{name} joins {folder.root}; what it does is in {folder.log(name)}; Ctrl-C ends it", flush=True)
     code = hold(folder, name, args.cells, host, interface=args.interface)
-    if code not in (0, STOPPED):
+    if code not in (0, STOPPED, -signal.SIGTERM):  # the last one: Ctrl-C before it was ready for one
         print(f"gyre satellite: {name} ended with exit code {code}: {_last_line(folder.log(name))}", file=sys.stderr)
     return code
 

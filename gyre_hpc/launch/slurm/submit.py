@@ -80,7 +80,8 @@ def _refuse_twice(config: Config) -> None:
     """Two allocations of one run: the newer attempt would end the older one."""
     for record in jobs_of(RunFolder(config.resume), RUN) if config.resume else []:
         if (state := queue.job_state(record.job)) in LIVING | PENDING:
-            raise UserError("resume", config.resume, f"its job {record.job} is {state}; end it first: gyre stop, or scancel {record.job}")
+            how = f"scancel {record.job}" if state in PENDING else f"gyre stop, or scancel {record.job}"
+            raise UserError("resume", config.resume, f"its job {record.job} is {state}; end it first: {how}")
 
 
 def _show(config: Config) -> int:

@@ -18,6 +18,8 @@ from gyre_hpc.launch.slurm import satellite
         (71, None, ": it said nothing"),
         (0, "bye\n", ""),
         (130, "bye\n", ""),
+        (-15, None, ""),
+        (-9, None, ": it said nothing"),
     ],
 )
 def test_why_it_did_not_stay_is_told(
