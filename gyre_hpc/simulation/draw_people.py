@@ -8,8 +8,10 @@ from gyre_hpc.protocol.people import CommandKind
 from gyre_hpc.simulation.people import UNREADABLE
 from gyre_hpc.simulation.scenario import Fault, FaultKind, Scenario
 
-_SHARE = 0.4
+_SHARE = 0.6
 """Of all seeds."""
+_FEWEST_CELLS = 4
+"""That a seed must have had."""
 _KINDS = (CommandKind.stacks, CommandKind.hold, CommandKind.hold, CommandKind.release, CommandKind.stop)
 _TARGETS = ("cell-0", "cell-1", "cell-2", "cell-3", "gateway-0", "runner-0", "controller", "nobody")
 _SATELLITES = (0, 0, 0, 1, 2, 3)
@@ -33,6 +35,9 @@ def with_people(scenario: Scenario) -> Scenario:
         target = f"supervisor-{dice.randint(1, scenario.nodes)}" if scenario.nodes else joiners[0].target
         faults.append(Fault(kind=FaultKind.pause, target=target, at=dice.uniform(2.0, 12.0), for_s=dice.choice([3.0, 7.0, 16.0])))
         faults.append(Fault(kind=FaultKind.node_leave, target=target, at=dice.uniform(6.0, 14.0)))
+    if scenario.nodes > 1 and scenario.cells > _FEWEST_CELLS:
+        # It has one cell, and never comes.
+        faults.append(Fault(kind=FaultKind.node_off, target="supervisor-2", at=0.02))
     every = sorted((*scenario.faults, *faults), key=lambda fault: fault.at)
     return msgspec.structs.replace(scenario, faults=tuple(every), satellites=dice.choice(_SATELLITES))
 
@@ -53,4 +58,6 @@ def _orders(dice: random.Random) -> list[Fault]:
                 share=dice.choice([0.0, 0.0, 1.0, 2.0]),
             )
         )
+    fails = dice.choice(["ReadCommands", "WriteAnswer", "DumpStacks"])
+    found.append(Fault(kind=FaultKind.broken, target="supervisor-0", on=fails, nth=dice.choice([1, 2])))
     return found

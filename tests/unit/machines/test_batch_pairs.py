@@ -9,11 +9,10 @@ from gyre_hpc.machines.base import Effect, Note, Send, TimerFired
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Move
-from gyre_hpc.machines.batch.giving_up import watch_units
 from gyre_hpc.machines.batch.intake import activity_of
 from gyre_hpc.machines.batch.moving import kv_order
 from gyre_hpc.machines.batch.trial import Phase
-from gyre_hpc.protocol.identity import GroupId, Role, Version
+from gyre_hpc.protocol.identity import Role, Version
 from gyre_hpc.protocol.supervision import Directory, Entry
 from gyre_hpc.protocol.to_batch import CellState, KvFacts
 from gyre_hpc.protocol.to_cell import Order
@@ -289,15 +288,3 @@ def test_gateways_hear_of_a_partner_that_stopped_serving_at_once() -> None:
     bench.know()
     (table,) = tables(bench.say("cell-2", state=CellState.switching))
     assert [row.cell for row in table.rows] == ["cell-1"]
-
-
-@pytest.mark.parametrize(("aside", "ends"), [(("cell-1", "cell-2"), True), (("cell-2", "cell-3"), False), (("cell-1",), False)])
-def test_a_run_ends_once_every_pair_lacks_a_cell_for_good(aside: tuple[str, ...], ends: bool) -> None:
-    bench = Bench()
-    state = bench.made.state
-    state.groups.live["train-0-0-0"] = GroupId("train", 0, 0)
-    for name in aside:
-        state.fleet.cells[name].aside = "3 failed starts"
-    watch_units(state, bench.now)
-    assert state.finished is ends
-    assert not ends or (state.exit_code == 1 and all(f"{name} (3 failed starts)" in state.reason for name in aside))
