@@ -50,8 +50,18 @@ def call(args: argparse.Namespace) -> int:
         return _keep(config, folder, args.keep)
     if args.dry_run:
         return _show(config, folder, args)
+    if args.here:
+        _check_here(args)
     check_joinable(folder, from_elsewhere=not args.here)
     return _join(folder, args) if args.here else _submit(config, folder, args)
+
+
+def _check_here(args: argparse.Namespace) -> None:
+    """What only a job can have. Raises UserError."""
+    of_a_job = {"--nodes": args.nodes, "--partition": args.partition, "--time": args.time, "--option": args.option}
+    for option, value in of_a_job.items():
+        if value:
+            raise UserError(option, value, "it is for a job; with --here this machine alone joins: leave one of them out")
 
 
 def _submit(config: "Config", folder: "RunFolder", args: argparse.Namespace) -> int:

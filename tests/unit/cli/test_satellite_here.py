@@ -38,3 +38,10 @@ def test_why_it_did_not_stay_is_told(
     assert run(["satellite", "--run", str(tmp_path), "--here"]) == code
     said = capsys.readouterr().err
     assert said.rstrip().endswith(f"ended with exit code {code}{told}") if told else said == ""
+
+
+@pytest.mark.parametrize("option", [["--nodes", "3"], ["--partition", "p"], ["--time", "5"], ["--option", "nice=1"]])
+def test_what_only_a_job_can_have_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str], option: list[str]):
+    store_config(Config(), RunFolder(tmp_path).config)
+    assert run(["satellite", "--run", str(tmp_path), "--here", *option]) == 2
+    assert option[0] in capsys.readouterr().err
