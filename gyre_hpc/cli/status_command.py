@@ -18,6 +18,7 @@ def call(args: argparse.Namespace) -> int:
     from gyre_hpc.report.replay import replay_line
     from gyre_hpc.report.screen import screen
     from gyre_hpc.report.watch.attach import attach
+    from gyre_hpc.report.watch.state import FINAL, RunState
     from gyre_hpc.report.watch.watched import as_json, job_lines, open_run, watch
 
     run = open_run(args.run)
@@ -31,7 +32,8 @@ def call(args: argparse.Namespace) -> int:
     for line in job_lines(watched):
         print(line)
     if watched.status is not None:
-        Console().print(screen(watched.status, []))
+        is_over = watched.verdict.state in (*FINAL, RunState.requeued)
+        Console().print(screen(watched.status, [], is_over=is_over))
         if line := replay_line(watched.status.totals):
             print(line)
     for line in notes_on_attempts(run.folder):

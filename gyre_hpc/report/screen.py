@@ -14,10 +14,10 @@ ROLE_STYLES = {"rollout": "blue", "train": "dark_orange", "lost": "red", "starti
 NUM_WAITS = 4
 
 
-def screen(status: Status, news: list[str]) -> RenderableType:
-    """Everything at a glance; `news` are the newest lines of plain text."""
-    parts: list[RenderableType] = [_progress(status), _head(status), _cells(status), _work(status)]
-    if status.waits:
+def screen(status: Status, news: list[str], *, is_over: bool = False) -> RenderableType:
+    """Everything at a glance; `news` are the newest lines of plain text. is_over: it is the last word of an attempt that has ended."""
+    parts: list[RenderableType] = [_progress(status), _head(status, is_over), _cells(status), _work(status, is_over)]
+    if status.waits and not is_over:
         parts.append(_waits(status))
     if news:
         parts.append(Text("\n".join(news), style="dim"))
@@ -32,14 +32,13 @@ def _progress(status: Status) -> RenderableType:
     return grid
 
 
-def _head(status: Status) -> RenderableType:
+def _head(status: Status, is_over: bool) -> RenderableType:
     eta = "-" if status.eta_s is None else span(status.eta_s)
     rates = ", ".join(f"{percent(rate)} after {slot}" for slot, rate in status.pass_rates.items())
     words = [
         f"update [b]{status.update}/{status.updates_total}[/b]",
         f"pass rate [b]{percent(status.pass_rate)}[/b]" + (f" (held-out {rates})" if rates else ""),
-        f"[b]{status.tokens_per_s:.0f}[/b] tokens/s",
-        f"ETA [b]{eta}[/b]",
+        *([] if is_over else [f"[b]{status.tokens_per_s:.0f}[/b] tokens/s", f"ETA [b]{eta}[/b]"]),
     ]
     level = status.waterlevel
     water = [
@@ -76,13 +75,16 @@ def _pids(cell: CellStatus) -> RenderableType:
     return Text(f"ranks {' '.join(str(pid) for pid in cell.pids)}, server {server}", style="dim")
 
 
-def _work(status: Status) -> RenderableType:
+def _work(status: Status, is_over: bool) -> RenderableType:
     executions = status.executions
     ended = ", ".join(f"{executions.get(state, 0)} {state}" for state in STATES)
     waiting = sum(gateway.waiting for gateway in status.gateways.values())
     queued = sum(runner.queued for runner in status.runners.values()) or executions.get("queued", 0)
-    text = f"executions: {executions.get('running', 0)} running, {queued} queued; ended {ended}"
-    if waiting:
+    running = executions.get("running", 0)
+    text = (
+        "executions: " + (f"{running + queued} were under way" if is_over else f"{running} running, {queued} queued") + f"; ended {ended}"
+    )
+    if waiting and not is_over:
         text += f"; {waiting} calls wait for a cell"
     if status.batch:
         groups, of, micro_batches = (status.batch.get(name, 0) for name in ("groups", "of", "waiting"))

@@ -116,3 +116,15 @@ def test_a_reader_that_is_gone_is_an_error_and_not_the_end_of_the_process(monkey
         make_view().show([Event(0.0, 0.0, "controller", 1, "phase", {"phase": "training"})], None)
     with contextlib.suppress(BrokenPipeError):
         gone.close()
+
+
+def test_what_was_under_way_when_an_attempt_ended_is_not_shown_as_if_it_were(tmp_path: Path):
+    status = read_status(make_run(tmp_path).status)
+    assert status is not None
+    shown = {}
+    for over in (False, True):
+        text = io.StringIO()
+        Console(file=text, width=200).print(screen(status, [], is_over=over))
+        shown[over] = text.getvalue()
+    assert "ETA" in shown[False] and " running, " in shown[False]
+    assert "ETA" not in shown[True] and "tokens/s" not in shown[True] and " were under way; ended" in shown[True]
