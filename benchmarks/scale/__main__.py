@@ -5,7 +5,6 @@ Prints a table for each part; the last line is one JSON object. See benchmarks/R
 
 import argparse
 import importlib
-import importlib.util
 import os
 import time
 
@@ -15,13 +14,12 @@ PARTS = ("cells", "torchrun", "idle", "resume", "soak")
 
 
 def main() -> None:
-    parts = [name for name in PARTS if importlib.util.find_spec(f"benchmarks.scale.{name}") is not None]
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description="What many cells and long runs cost.")
     parser.add_argument("--quick", action="store_true", help="within 5 minutes")
-    parser.add_argument("--part", action="append", choices=parts, help="which to measure, several times (default: all)")
+    parser.add_argument("--part", action="append", choices=PARTS, help="which to measure, several times (default: all)")
     given = parser.parse_args()
     begin, load, figures = time.perf_counter(), os.getloadavg(), list[Figure]()
-    for part in given.part or parts:
+    for part in given.part or PARTS:
         found = importlib.import_module(f"benchmarks.scale.{part}").measure(given.quick)
         print(f"{table(part, found)}\n", flush=True)
         figures += found
