@@ -41,7 +41,7 @@ def test_a_card_that_no_node_has_is_refused_on_each_of_them(cluster: Cluster, sh
 
 def test_what_slurm_does_not_give_is_said(cluster: Cluster, shared_folder: Path):
     code, said, errors = preflight(cluster, shared_folder, "cluster.slurm.partition=nosuch")
-    assert code == 2 and said == {} and "cluster.slurm=" in errors and "invalid partition" in errors
+    assert code == 2 and said == {} and "cluster.slurm.partition='nosuch'" in errors and "invalid partition" in errors
 
 
 def test_a_folder_that_sandboxes_do_not_see_is_refused_on_each_node(
