@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-NUM_SEEDS, NUM_PARTS, LEAST = 108, 3, 90.0
+NUM_SEEDS, NUM_PARTS, LEAST = 162, 3, 90.0
 """Every action of every part fails within 18 seeds (simulation/draw.py). The parts run side by side."""
 MEASURE = f"""
 import coverage, gc, sys
