@@ -61,9 +61,7 @@ def test_the_run_learns_from_where_imitation_left_it(learning: Told):
 def test_shuffled_rewards_teach_nothing(learning: Told, control: Told):
     assert next(event.fields for event in control.events if event.kind == "warm_start")["cached"], "the warm start is shared"
     assert control.summary["pass_rate_before"] == learning.summary["pass_rate_before"], "same weights, tasks and sampling"
-    gain, taught = (told.summary["pass_rate_after"] - told.summary["pass_rate_before"] for told in (control, learning))
-    # A policy drifts under any rewards; the pass rate with it, by some points either way (200 tasks: one standard error is 3).
-    assert gain < taught / 2
+    assert control.summary["pass_rate_after"] <= control.summary["pass_rate_before"] + 0.05
 
 
 def test_guessing_without_reading_a_file_passes_hardly_ever(learning: Told):

@@ -30,7 +30,7 @@ def said_in_all_places(run: WholeRun, *words: str) -> None:
     assert status is not None
     end = json.loads((run.folder.attempts / "1" / "end.json").read_text())
     (finished,) = run.events("run_finished")
-    for text in (run.printed, end["reason"], finished.fields["reason"], status.message):
+    for text in (run.printed, end["reason"], finished.fields["reason"], status.message, " ".join(status.alarms)):
         assert all(word in text for word in ("infra_error", WHY)), text
     assert all(word in end["reason"] for word in words), end["reason"]
     assert not run.events("applied"), "an update was made of nothing"

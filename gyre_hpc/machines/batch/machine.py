@@ -81,7 +81,7 @@ class BatchMachine(Machine):
 
     def handle(self, now: float, input: Input) -> list[Effect]:
         """See machines.base.Machine."""
-        is_told_something = self._is_told_something(input)
+        is_told_something, was_finished = self._is_told_something(input), self.state.finished
         effects = self._take(now, input)
         if is_told_something and not self.state.finished:
             effects += self._step(now)
@@ -89,6 +89,8 @@ class BatchMachine(Machine):
         for effect in effects:
             if isinstance(effect, Note) and effect.kind == "alarm":
                 self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
+        if self.state.finished and not was_finished:
+            effects.append(phases.last_status(self.state, now))
         return effects
 
     def _pace(self, told: Input, effects: list[Effect]) -> list[Effect]:

@@ -62,13 +62,18 @@ def enter(state: State, now: float, phase: Phase) -> list[Effect]:
 
 
 def finish(state: State, now: float, code: int, reason: str) -> list[Effect]:
-    """The run is over: the last status is written first, then the supervisor is told until it ends us."""
+    """The run is over: the last status is written next (`last_status`), then the supervisor is told until it ends us."""
     if state.finished:
         return []
     state.phase, state.finished = Phase.done, True
     state.exit_code, state.reason = code, reason
     note = Note("run_finished", {"exit_code": code, "reason": reason, "update": state.update})
-    return [note, Start(LAST_STATUS, WriteStatus(status_of(state, now)))]
+    return [note]
+
+
+def last_status(state: State, now: float) -> Effect:
+    """After everything else that the last input brought: its alarms are in it."""
+    return Start(LAST_STATUS, WriteStatus(status_of(state, now)))
 
 
 def say_finished(state: State) -> Effect:
