@@ -2,33 +2,26 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
-from benchmarks.chaos.family import Family
+from benchmarks.chaos.launched import LaunchedRun
 from benchmarks.chaos.unreceived import Unreceived
 from benchmarks.chaos.victims import Scene
-from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, EventReader
-from gyre_hpc.observability.status import Status, read_status
+from gyre_hpc.observability.status import Status
 
 _LOOK_AGAIN_S = 1.0
 """All of /proc costs some milliseconds."""
 
 
-class DisturbedRun:
-    """Use as a context manager; whatever it started is dead after it."""
+class DisturbedRun(LaunchedRun):
+    """What can be killed in it, by what it noted so far."""
 
     def __init__(self, folder: Path, overrides: Sequence[str], *, resumes: bool = False) -> None:
         """resumes: the run in `folder` goes on; otherwise it is a new one."""
-        self.folder = RunFolder(folder)
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        self.out = folder.parent / "printed"
-        self.family = Family()
+        super().__init__(folder, *overrides, resumes=resumes)
         self._look_again_at = 0.0
         self._reader = EventReader(self.folder.events_folder)
         self._pids: dict[str, int] = {}
@@ -39,34 +32,12 @@ class DisturbedRun:
         """Training executions that are over."""
         self.sampled_in: set[int] = set()
         """Attempts that got a token."""
-        self._status: Status | None = None
-        with self.out.open("wb") as out:
-            self._child = subprocess.Popen(
-                [sys.executable, "launch.py", f"{'resume' if resumes else 'paths.run'}={folder}", *overrides],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **self.family.environment},
-            )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.wait()
-        self.family.end()
-
-    @property
-    def pid(self) -> int:
-        """Of the launcher."""
-        return self._child.pid
+        self._told: Status | None = None
+        """The newest status that could be read."""
 
     def pids(self, prefix: str) -> list[int]:
         """Of living processes of the run whose names begin so, as far as `look` has seen them."""
         return [self._pids[name] for name in self._named(prefix)]
-
-    @property
-    def exit_code(self) -> int | None:
-        """None while it lives."""
-        return self._child.poll()
 
     def look(self) -> Scene:
         """Take in what was noted since, and say what can be killed now."""
@@ -75,10 +46,10 @@ class DisturbedRun:
             self._look_again_at = time.monotonic() + _LOOK_AGAIN_S
         for event in self._reader.poll():
             self._take(event)
-        self._status = read_status(self.folder.status) or self._status
-        if self._status is not None:
-            self.unreceived.count({name: gateway.tokens for name, gateway in self._status.gateways.items()})
-        core = {cell.name for cell in self._status.cells if cell.is_core} if self._status is not None else set()
+        self._told = self.status or self._told
+        if self._told is not None:
+            self.unreceived.count({name: gateway.tokens for name, gateway in self._told.gateways.items()})
+        core = {cell.name for cell in self._told.cells if cell.is_core} if self._told is not None else set()
         return Scene(
             cells={name: self._states.get(name, "") for name in self._named("cell-") if core and name not in core},
             gateways=tuple(self._named("gateway-")),

@@ -1,70 +1,44 @@
 """A run of `launch.py`, its processes by name and their CPU seconds, seen from outside."""
 
-import os
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from benchmarks.chaos.family import Family
-from gyre_hpc.config.run_folder import RunFolder
+from benchmarks.chaos.launched import LaunchedRun
 from gyre_hpc.observability.cpu import cpu_seconds_of
 from gyre_hpc.observability.events import Event, read_events
-from gyre_hpc.observability.status import Status, read_status
 
 CONTROL = ("supervisor", "controller", "gateway", "runner")
 """Kinds of processes that are there however many cells there are."""
 _LOOK_S = 0.1
 
 
-class WatchedRun:
-    """Use as a context manager; whatever it started is dead after it."""
-
-    def __init__(self, folder: Path, *overrides: str) -> None:
-        self.folder = RunFolder(folder)
-        self._family, self._out = Family(), folder.parent / f"{folder.name}.printed"
-        with self._out.open("wb") as out:
-            self._child = subprocess.Popen(
-                [sys.executable, "launch.py", f"paths.run={folder}", *overrides],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=out, env={**os.environ, **self._family.environment},
-            )  # fmt: skip
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._child.kill()
-        self._child.wait()
-        self._family.end()
+class WatchedRun(LaunchedRun):
+    """Its processes and events, by kind."""
 
     def until(self, true: Callable[[], object], what: str, within_s: float) -> None:
         """Raises RuntimeError when the run ends before, TimeoutError."""
         limit = time.monotonic() + within_s
         while not true():
-            if self._child.poll() is not None:
-                raise RuntimeError(f"the run ended before {what}:\n{self._out.read_text()}")
+            if self.exit_code is not None:
+                raise RuntimeError(f"the run ended before {what}:\n{self.out.read_text()}")
             if time.monotonic() > limit:
-                raise TimeoutError(f"{what}: not within {within_s:.0f} s:\n{self._out.read_text()}")
+                raise TimeoutError(f"{what}: not within {within_s:.0f} s:\n{self.out.read_text()}")
             time.sleep(_LOOK_S)
 
     def wait(self, within_s: float) -> None:
         """To its end. Raises RuntimeError when that is no good one, TimeoutExpired."""
         if self._child.wait(within_s):
-            raise RuntimeError(f"the run failed:\n{self._out.read_text()}")
+            raise RuntimeError(f"the run failed:\n{self.out.read_text()}")
 
     def stop(self) -> None:
         """In order."""
         self._child.terminate()
         self._child.wait(90)
-
-    @property
-    def status(self) -> Status | None:
-        return read_status(self.folder.status)
 
     def events(self, kind: str) -> list[Event]:
         return [event for event in read_events(self.folder.events_folder) if event.kind == kind]
@@ -77,7 +51,7 @@ class WatchedRun:
     def pids(self) -> dict[str, list[int]]:
         """By kind of process: supervisor, controller, gateway, runner, cell, cells."""
         found: dict[str, list[int]] = {}
-        for pid in self._family.look():
+        for pid in self.family.look():
             if (kind := _kind(pid)) is not None:
                 found.setdefault(kind, []).append(pid)
         return found
