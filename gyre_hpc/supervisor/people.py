@@ -18,6 +18,14 @@ from gyre_hpc.whole_file import write_whole
 _NAME = re.compile(r"([A-Za-z0-9_-]{1,80})\.json")
 _LARGEST = 1 << 16
 """Bytes of an order."""
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class People:
@@ -62,25 +70,39 @@ class People:
 
     def _one(self, id: str) -> Command | Unreadable | None:
         """None: it is gone, or cannot be read just now."""
+        path = self._folder.command(id)
         try:
-            # Whatever lies there: opening a pipe without a writer would wait for one.
-            file = os.open(self._folder.command(id), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            # Before it is opened: some devices do something as soon as they are.
+            if wrong := _no_file(path.lstat()):
+                return Unreadable(id, wrong)
+            # Whatever lies there by now: a pipe without a writer would wait for one, and a link may lead anywhere.
+            file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_NOCTTY | os.O_CLOEXEC)
         except PermissionError as error:
-            return Unreadable(id, str(error))
+            return Unreadable(id, f"its supervisor may not read it ({error.strerror})")
         except OSError:
             return None
         try:
             facts = os.fstat(file)
-            if not stat.S_ISREG(facts.st_mode):
-                return Unreadable(id, "it is no file")
-            written, data = facts.st_mtime, os.read(file, _LARGEST + 1)
+            if wrong := _no_file(facts):
+                return Unreadable(id, wrong)
+            data = os.read(file, _LARGEST + 1)
         except OSError:
             return None
         finally:
             os.close(file)
+        return self._decoded(id, data, facts.st_mtime)
+
+    def _decoded(self, id: str, data: bytes, written: float) -> Command | Unreadable:
         if len(data) > _LARGEST:
             return Unreadable(id, f"it has more than {_LARGEST} bytes")
         try:
             return Command(id, msgspec.json.decode(data, type=Wish), written < self._began())
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Unreadable(id, str(error))
+
+
+def _no_file(facts: os.stat_result) -> str:
+    """What it is instead; empty for a file."""
+    if stat.S_ISREG(facts.st_mode):
+        return ""
+    return f"it is {_KINDS.get(stat.S_IFMT(facts.st_mode), 'no file')}"

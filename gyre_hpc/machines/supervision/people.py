@@ -42,7 +42,7 @@ class People:
         if command.id in self._answers:
             return self._answer(command.id)
         if isinstance(command, Unreadable):
-            effects, answer, kind = list[Effect](), self._no(f"it cannot be read: {command.reason}"), ""
+            effects, answer, kind = list[Effect](), self._no(_unread(command)), ""
         else:
             (effects, answer), kind = self._carry_out(command), command.wish.kind.value
         self._answers[command.id] = answer
@@ -128,3 +128,9 @@ class People:
 
     def _no(self, text: str) -> Answer:
         return Answer(self._settings.attempt, False, text)
+
+
+def _unread(found: Unreadable) -> str:
+    """An order's name has its one answer, so it cannot be mended in place."""
+    remedy = "write it anew under another name, as a plain file (docs/formats.md), or use gyre stop, gyre debug"
+    return f"commands/{found.id}.json cannot be read: {found.reason}; {remedy}"

@@ -60,9 +60,9 @@ def test_an_order_for_another_attempt_is_answered_and_not_carried_out():
     assert not any(isinstance(e, Note) and e.kind == "run_finishing" for e in effects)
 
 
-def test_what_cannot_be_read_is_answered_with_the_reason():
+def test_what_cannot_be_read_is_answered_with_its_file_the_reason_and_what_to_do():
     (answer,) = answers(read(live_bench(), Unreadable("garbage", "JSON is malformed")))
-    assert not answer.is_done and "JSON is malformed" in answer.text
+    assert not answer.is_done and answer.text.startswith("commands/garbage.json cannot be read: JSON is malformed; write it anew under")
 
 
 def test_stacks_are_asked_again_and_again_and_tell_where_they_are():

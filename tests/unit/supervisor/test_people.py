@@ -1,9 +1,12 @@
 """commands/ as supervisor-0 reads it: whatever lies there is an order, unreadable, or none of its business."""
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import stat
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -51,15 +54,93 @@ def test_what_is_no_order_is_unreadable_with_a_reason(folder: RunFolder, text: s
     assert isinstance(found, Unreadable) and found.id == "1-a" and found.reason
 
 
-def test_what_is_no_file_hangs_nobody_and_strange_names_are_left_alone(folder: RunFolder):
+def _pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def _loop(path: Path) -> None:
+    path.symlink_to(path)
+
+
+def _socket(path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(os.path.relpath(path))  # such an address is short
+
+
+def _link_to_an_order(path: Path) -> None:
+    (path.parent.parent / "stop").write_text('{"kind": "stop"}')
+    path.symlink_to(path.parent.parent / "stop")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (_pipe, "it is a pipe"),
+        (Path.mkdir, "it is a folder"),
+        (_loop, "it is a symbolic link"),
+        (_link_to_an_order, "it is a symbolic link"),
+        (lambda path: path.symlink_to("/nowhere"), "it is a symbolic link"),
+        (lambda path: path.symlink_to("/dev/zero"), "it is a symbolic link"),
+        (_socket, "it is a socket"),
+        (lambda path: path.write_bytes(b"{" * 70000), "it has more than 65536 bytes"),
+    ],
+)
+def test_what_is_no_order_is_told_what_it_is_and_hangs_nobody(
+    folder: RunFolder, make: Callable[[Path], object], said: str, monkeypatch: pytest.MonkeyPatch
+):
     folder.commands.mkdir()
-    os.mkfifo(folder.command("1-pipe"))
-    folder.command("2-folder").mkdir()
-    folder.command("3-link").symlink_to("/nowhere")
+    monkeypatch.chdir(folder.commands)
+    make(folder.command("1-a"))
+    assert read(folder) == (Unreadable("1-a", said),)
+
+
+def test_an_order_that_its_supervisor_may_not_read_is_told_so(folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    folder.commands.mkdir()
+    folder.command("1-a").write_text('{"kind": "stop"}')
+    folder.command("1-a").chmod(0)
+    monkeypatch.chdir(folder.root)  # a way that nobody may go
+    with _nobody_if_root():
+        found = read(RunFolder("."))
+    assert found == (Unreadable("1-a", "its supervisor may not read it (Permission denied)"),)
+
+
+@contextlib.contextmanager
+def _nobody_if_root() -> Iterator[None]:
+    """root reads everything. The folder of the working directory is nobody's from now on."""
+    if os.geteuid() != 0:
+        yield
+        return
+    for path in (".", "commands"):
+        os.chown(path, 65534, 65534)
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_pipe_that_comes_between_the_look_and_the_opening_hangs_nobody(folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
+    folder.commands.mkdir()
+    order = folder.command("1-a")
+    order.write_text('{"kind": "stop"}')
+    opened = os.open
+
+    def late(path: str | Path, *args: int) -> int:
+        if path == order:
+            order.unlink()
+            os.mkfifo(order)
+        return opened(path, *args)
+
+    monkeypatch.setattr(os, "open", late)
+    assert read(folder) == (Unreadable("1-a", "it is a pipe"),)
+
+
+def test_strange_names_are_left_alone(folder: RunFolder):
+    folder.commands.mkdir()
     folder.command(".hidden").touch()
     folder.command("a b").touch()
     folder.command("x" * 100).touch()
-    assert [(type(found), found.id) for found in read(folder)] == [(Unreadable, "1-pipe"), (Unreadable, "2-folder")]
+    assert read(folder) == ()
 
 
 def test_each_look_is_a_sign_of_life(folder: RunFolder):
