@@ -3,8 +3,9 @@
 What decides the numbers of a run (model, algorithm, tasks, sampling, staleness) stays; where and how fast it runs may change.
 """
 
+import difflib
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from fnmatch import fnmatchcase
 from typing import Any
@@ -52,7 +53,7 @@ CHANGEABLE = (
     "transport.kv",
     "transport.kv_*",
 )
-"""Patterns of keys that an attempt may set anew."""
+"""Patterns of keys that an attempt may set anew; docs/resume.md lists them."""
 _OF_ONE_START = ("resume", "paths.run", "launch.force")
 """They say how an attempt was asked for, not what it is."""
 
@@ -71,6 +72,13 @@ class Change:
 
 def is_changeable(key: str) -> bool:
     return any(fnmatchcase(key, pattern) for pattern in CHANGEABLE)
+
+
+def nearest_changeable(key: str, known: Iterable[str]) -> list[str]:
+    """Up to three of the keys that may change, the likest first: of its own part of the configuration where there are any."""
+    may = [other for other in known if is_changeable(other)]
+    beside = [other for other in may if other.rpartition(".")[0] == key.rpartition(".")[0] != ""]
+    return difflib.get_close_matches(key, beside or may, n=3, cutoff=0.0 if beside else 0.6)
 
 
 def changes(before: Config, after: Config) -> tuple[Change, ...]:

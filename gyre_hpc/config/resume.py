@@ -16,13 +16,15 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gyre_hpc.config.changes import CHANGEABLE, is_changeable
+from gyre_hpc.config.changes import is_changeable, leaves, nearest_changeable
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import load_config
 from gyre_hpc.errors import UserError
 
 _FORCE = "launch.force"
+_LIST = "docs/resume.md"
+"""Where all that may change is listed."""
 
 
 def resumed(folder: str, overrides: Sequence[str]) -> Config:
@@ -68,13 +70,14 @@ def _changes(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
             asked.append((key, value))
     for key, value in asked:
         if not is_changeable(key) and not any(key == known or key.startswith(known + ".") for known in forced):
-            raise UserError(
-                key,
-                value,
-                f"cannot change on resume: leave it out, or add {_FORCE}=[{key}] to change it all the same "
-                f"(changeable without: {', '.join(CHANGEABLE)})",
-            )
+            raise UserError(key, value, _fixed(key))
         yield key, value
+
+
+def _fixed(key: str) -> str:
+    near = nearest_changeable(key, (known for known, _ in leaves(Config())))
+    what = f"{', '.join(near)}, ...; all in {_LIST}" if near else _LIST
+    return f"cannot change on resume: leave it out, or add {_FORCE}=[{key}] to change it all the same (what may change: {what})"
 
 
 def _parsed(overrides: Sequence[str]) -> list[Override]:

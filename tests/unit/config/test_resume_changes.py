@@ -1,13 +1,14 @@
 """`resume=RUN key=value`: what may change, what is refused by name, what can be forced, and what is told of it."""
 
+import re
 from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.changes import Change, changes
+from gyre_hpc.config.changes import CHANGEABLE, Change, changes, leaves, nearest_changeable
 from gyre_hpc.config.cluster_schema import ClusterKind
 from gyre_hpc.config.compose import compose_config
-from gyre_hpc.config.schema import SchedulerMode
+from gyre_hpc.config.schema import Config, SchedulerMode
 from gyre_hpc.config.stored import store_config
 from gyre_hpc.errors import UserError
 
@@ -22,6 +23,33 @@ def run(tmp_path: Path) -> Path:
 def test_a_refusal_names_the_key_and_how_to_force_it(run: Path):
     with pytest.raises(UserError, match=r"trainer.lr=0.1: cannot change on resume.*launch.force=\[trainer.lr\]"):
         compose_config([f"resume={run}", "trainer.lr=0.1"])
+
+
+def test_a_refusal_names_the_likest_keys_that_may_change_and_where_all_are(run: Path):
+    with pytest.raises(UserError) as caught:
+        compose_config([f"resume={run}", "trainer.lr=0.1"])
+    assert str(caught.value).endswith("(what may change: trainer.memory_limit_mb, trainer.micro_batch_tokens, ...; all in docs/resume.md)")
+    with pytest.raises(UserError, match=r"all the same \(what may change: docs/resume.md\)$"):
+        compose_config([f"resume={run}", "seed=3"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "nearest"),
+    [
+        ("engine.page_size", ["engine.max_batch", "engine.kv_tokens", "engine.prefill_chunk"]),
+        ("engine.sglang.dtype", ["engine.sglang.device", "engine.sglang.storage", "engine.sglang.kv"]),
+        ("algo.group_size", ["algo.updates"]),
+        ("model.hidden_size", []),
+    ],
+)
+def test_the_likest_keys_are_of_the_same_part_and_three_at_most(asked: str, nearest: list[str]):
+    assert nearest_changeable(asked, [key for key, _ in leaves(Config())]) == nearest
+
+
+def test_the_list_in_the_docs_is_what_may_change():
+    page = Path(__file__).parents[3] / "docs" / "resume.md"
+    listed = page.read_text().partition("What may change:\n")[2].partition("\n\n")[0]
+    assert tuple(re.findall(r"`([^`]+)`", listed)) == CHANGEABLE
 
 
 def test_a_forced_key_changes_and_no_other(run: Path):
