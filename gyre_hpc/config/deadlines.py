@@ -31,3 +31,11 @@ def last_save_s(config: Config) -> float:
     if config.cluster.kind is not ClusterKind.slurm:
         return config.checkpoint.stop_s
     return max(0.0, min(config.checkpoint.stop_s, config.cluster.slurm.signal_s - ENDING_S))
+
+
+_MOST_FOR_ENDING = 2 / 3
+
+
+def save_within_s(left_s: float) -> float:
+    """Of what SLURM leaves a job whose end it has told, the part in which a stop may still wait for the last save."""
+    return max(0.0, left_s - min(ENDING_S, _MOST_FOR_ENDING * left_s))

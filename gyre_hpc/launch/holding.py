@@ -10,6 +10,7 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.shell.lifetime import child_environment
 
 _SUPERVISOR = "gyre_hpc.processes.supervisor"
+_SOON_S = 0.1
 
 
 @contextlib.contextmanager
@@ -42,27 +43,52 @@ class Stop:
     def __init__(self) -> None:
         self.came = ""
         """Name of the first signal; empty: none."""
-        self.at_first: Callable[[], None] | None = None
-        """Called once, after the first signal was passed on; in its handler."""
+        self.at_signal: Callable[[str], None] | None = None
+        """Called with the name of each kind of signal, once, after it was passed on; in its handler. Not once the supervisor is gone."""
+        self._is_answered: dict[str, bool] = {}
+        self._is_due_again = False
         self._process: subprocess.Popen[bytes] | None = None
 
     def tell(self, number: int, frame: object) -> None:
         """Handler of the signals."""
-        self.came = self.came or signal.Signals(number).name
-        if self._process is not None and self._process.poll() is None:
-            self._pass_on(self._process)
+        name = signal.Signals(number).name
+        self.came = self.came or name
+        self._is_answered.setdefault(name, False)
+        self._pass_on()
 
     def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
         """A signal that came before there was a process is passed on now."""
         self._process = process
         if self.came:
-            self._pass_on(process)
+            self._pass_on()
 
-    def _pass_on(self, process: subprocess.Popen[bytes]) -> None:
-        process.terminate()
-        call, self.at_first = self.at_first, None
-        if call is not None:
-            call()
+    def again_in(self, seconds: float) -> None:
+        """Pass the stop on once more after so long: who is told again waits for no save. The newest such order counts."""
+        self._is_due_again = True
+        signal.signal(signal.SIGALRM, lambda number, frame: self._terminate())
+        signal.setitimer(signal.ITIMER_REAL, max(seconds, _SOON_S))
+
+    def never_again(self) -> None:
+        """The supervisor is gone."""
+        if self._is_due_again:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+    def _pass_on(self) -> None:
+        if not self._terminate():
+            return
+        for name in list(self._is_answered):
+            if not self._is_answered[name]:  # another one may come meanwhile, and be answered first
+                self._is_answered[name] = True
+                if self.at_signal is not None:
+                    self.at_signal(name)
+
+    def _terminate(self) -> bool:
+        """Whether there was somebody to tell."""
+        if self._process is None or self._process.poll() is not None:
+            return False
+        self._process.terminate()
+        return True
 
 
 @contextlib.contextmanager
@@ -76,5 +102,6 @@ def stop_signals(*more: signal.Signals) -> Iterator[Stop]:
     try:
         yield stop
     finally:
+        stop.never_again()
         for sig, handler in before.items():
             signal.signal(sig, handler)

@@ -83,7 +83,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "cell_restarted": ("cell reason", "its next start was ordered"),
     "process_started": ("process incarnation", "a child of the supervisor was started"),
     "job_started": ("job restarts hosts asker", "a SLURM job began this attempt on its first node"),
-    "job_told": ("job signal fate", "the first signal came: what SLURM does with the job"),
+    "job_told": ("job signal fate ordered", "a signal came: what SLURM does with the job, and what was ordered at once"),
     "job_ended": ("job exit_code signal next reason", "the attempt is over; what follows in its chain: requeue, leave or end"),
     "startup": (
         "process incarnation rank host steps",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gyre_hpc.config.schema import Chain
 from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, STOPPED, SUPERSEDED
+from gyre_hpc.report.watch.squeue import seconds
 
 MOST_FRUITLESS = 2
 """Attempts in a row that brought nothing new, after which a chain ends."""
@@ -38,9 +39,14 @@ class Fate(enum.Enum):
     """SLURM did not answer."""
 
 
+FINAL = frozenset({Fate.requeued, Fate.cancelled, Fate.timed_out})
+"""What it stays; a restart that is ordered after a time limit looks as if SLURM had ordered it."""
+
+
 def fate_of(fields: Mapping[str, str], restarts: int) -> Fate:
-    """fields: what scontrol says of the job. restarts: SLURM_RESTART_COUNT of this start. A job that is being ended is COMPLETING,
-    whatever ends it (tried with SLURM 22.05): the count of its restarts, its reason and its exit signal tell one from another."""
+    """fields: what scontrol says of the job, times in unix seconds. restarts: SLURM_RESTART_COUNT of this start. A job that is being ended
+    is COMPLETING, whatever ends it (tried with SLURM 22.05): the count of its restarts, its reason, and an end before the due one tell
+    one from another."""
     state = fields.get("JobState", "")
     if not state:
         return Fate.unknown
@@ -50,7 +56,22 @@ def fate_of(fields: Mapping[str, str], restarts: int) -> Fate:
         return Fate.timed_out
     if state == "RUNNING":
         return Fate.running if fields.get("PreemptTime", "None") == "None" else Fate.preempted
-    return Fate.cancelled if state == "CANCELLED" or fields.get("ExitCode", "0:0") == "0:15" else Fate.unknown
+    if state == "CANCELLED" or fields.get("ExitCode", "0:0") == "0:15":  # its script was killed
+        return Fate.cancelled
+    is_early = state == "COMPLETING" and fields.get("Reason") == "None" and fields.get("ExitCode") == "0:0" and _is_before_limit(fields)
+    return Fate.cancelled if is_early else Fate.unknown
+
+
+def ends_at(fields: Mapping[str, str]) -> float | None:
+    """Unix seconds at which SLURM means to end a running job, of one that it preempts too; None: it did not say."""
+    end = fields.get("EndTime", "")
+    return float(end) if fields.get("JobState") == "RUNNING" and end.isdigit() else None
+
+
+def _is_before_limit(fields: Mapping[str, str]) -> bool:
+    """False too where a time is missing, or there is no limit."""
+    start, end, limit_s = fields.get("StartTime", ""), fields.get("EndTime", ""), seconds(fields.get("TimeLimit", ""))
+    return start.isdigit() and end.isdigit() and limit_s is not None and int(end) - int(start) < limit_s
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,6 +87,8 @@ class Ending:
     """Attempts in a row, this one included, that made no update and journaled no token."""
     allocations: int
     """Of this chain so far, this one included."""
+    is_asked: bool = False
+    """A person had asked for the stop before any signal came."""
 
 
 def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:
@@ -80,7 +103,7 @@ def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:
         return Next.end, "the configuration cannot work here"
     if ending.fate is Fate.cancelled:
         return Next.end, "the job was cancelled"
-    if ending.code == STOPPED and not ending.signal:
+    if ending.code == STOPPED and (ending.is_asked or not ending.signal):
         return Next.end, "the run was stopped"
     if ending.code > 0 and ending.code not in (STOPPED, NODE_LOST) and not ending.signal:
         return Next.end, f"the run failed with exit code {ending.code}"
@@ -90,7 +113,7 @@ def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:
         return Next.end, fruitless_reason(ending.fruitless)
     if ending.allocations >= limit:
         return Next.end, f"launch.chain_limit={limit} allocations are used up"
-    return (Next.requeue if chain is Chain.requeue else Next.leave), _why(ending)
+    return (Next.requeue if chain is Chain.requeue else Next.leave), cause(ending)
 
 
 def fruitless_reason(count: int) -> str:
@@ -98,7 +121,17 @@ def fruitless_reason(count: int) -> str:
     return f"{count} attempts in a row made no update and no new token"
 
 
-def _why(ending: Ending) -> str:
-    if ending.signal:
-        return ending.signal
-    return "a node of the core was lost" if ending.code == NODE_LOST else "its supervisor died"
+_CAUSES = {
+    Fate.timed_out: "the time limit came",
+    Fate.preempted: "preempted",
+    Fate.requeued: "SLURM puts the job back",
+    Fate.cancelled: "the job was cancelled",
+}
+
+
+def cause(ending: Ending) -> str:
+    """Of an end that was not the run's own decision."""
+    if not ending.signal:
+        return "a node of the core was lost" if ending.code == NODE_LOST else "its supervisor died"
+    told = "told to save" if ending.signal == "SIGUSR2" else "told to end"
+    return f"{_CAUSES.get(ending.fate, told)} ({ending.signal})"

@@ -1,13 +1,13 @@
 """The first node of a job: begins an attempt, lives with its supervisor, and says what follows.
 
-Invariants: an attempt is claimed only by a start that may still bring something (the crash-loop guard holds for SLURM's own requeues
-too); what SLURM does with the job is asked when its first signal comes, because afterwards there may be no time (KillWait).
+Invariant: an attempt is claimed only by a start that may still bring something: the crash-loop guard holds for SLURM's own requeues too.
+What must be done as soon as a signal comes is told.py's.
 """
 
 import contextlib
 import json
 import sys
-from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -20,12 +20,12 @@ from gyre_hpc.launch.folder import Claim, begin_attempt
 from gyre_hpc.launch.holding import Stop, hold_supervisor
 from gyre_hpc.launch.slurm import progress, queue
 from gyre_hpc.launch.slurm.cell_map import node_map
-from gyre_hpc.launch.slurm.chain import MOST_FRUITLESS, Ending, Fate, Next, fate_of, follow, fruitless_reason
+from gyre_hpc.launch.slurm.chain import MOST_FRUITLESS, Ending, Fate, Next, cause, follow, fruitless_reason
 from gyre_hpc.launch.slurm.keeping import call_back
 from gyre_hpc.launch.slurm.task import Task
+from gyre_hpc.launch.slurm.told import Told, say
 from gyre_hpc.machines.supervision import REFUSED, SUPERSEDED
-from gyre_hpc.observability.events import EventWriter
-from gyre_hpc.observability.job_events import ENDED, JOB, STARTED, TOLD
+from gyre_hpc.observability.job_events import ENDED, STARTED
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
@@ -33,6 +33,9 @@ from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.runner.workspaces import remove_tree
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.mirror import write_private
+
+_BY_SIGNAL = ("SIGTERM", "SIGINT", "parent closed the pipe")
+"""Reasons of a supervisor that nobody but its parent, or SLURM, told to end."""
 
 
 def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
@@ -43,11 +46,13 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     _stop_loop(folder, task, asker)
     places = node_map(config, task.hosts, queue.switches())
     claim = begin_attempt(folder, config)
-    _say(claim, STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
+    say(claim, STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
     write_private(folder.node_map(claim.attempt), msgspec.json.encode(places))
     allocations = progress.allocations(folder, claim.attempt)
-    told = Told(claim, task, stop, _ask_for_successor(config, claim, task) if allocations < config.launch.chain_limit else "")
-    stop.at_first = told.look
+    is_last = allocations >= config.launch.chain_limit
+    successor = "" if is_last else _ask_for_successor(config, claim, task)
+    told = Told(claim, task, stop, successor=successor, goes_on=config.launch.chain is Chain.requeue and not is_last)
+    stop.at_signal = told.look
     with hold_supervisor(folder, FIRST, ["--attempt", str(claim.attempt), *task.argv]) as supervisor:
         stop.pass_on_to(supervisor)
         code = supervisor.wait()
@@ -56,14 +61,14 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
             remove_tree(scratch_folder(config, folder))
     fruitless = progress.fruitless(folder, claim.attempt)
     fate = Fate.unknown if code == SUPERSEDED else told.fate()  # SLURM may be out of reach, and has nothing to say then
-    ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=allocations)
+    ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=allocations, is_asked=_is_asked(claim))
     what, why = follow(ending, config.launch.chain, config.launch.chain_limit)
-    _say(claim, ENDED, {"job": task.job, "exit_code": code, "signal": stop.came, "next": what.value, "reason": why})
+    say(claim, ENDED, {"job": task.job, "exit_code": code, "signal": stop.came, "next": what.value, "reason": why})
     print(f"attempt {claim.attempt} ended with {code}; next: {what.value} ({why})", flush=True)
     if code != SUPERSEDED:
-        _complete_end(claim, code, what, why)
+        _complete_end(claim, ending, what, why)
         _write_up(folder)
-    _go_on(what, claim, task, told.successor)
+    _go_on(what, claim, task, told)
     return code
 
 
@@ -71,30 +76,7 @@ def refuse(folder: RunFolder, task: Task, reason: str) -> None:
     """Noted under the attempt that would have begun."""
     claim = Claim(folder=folder, attempt=highest_attempt(folder.attempts) + 1)
     fields = {"job": task.job, "exit_code": REFUSED, "signal": "", "next": Next.end.value, "reason": reason}
-    _say(claim, ENDED, fields)
-
-
-class Told:
-    """What SLURM does with the job, as it was when the first signal came."""
-
-    def __init__(self, claim: Claim, task: Task, stop: Stop, successor: str) -> None:
-        self._claim, self._task, self._stop, self._fate = claim, task, stop, Fate.unknown
-        self.successor = successor
-        """Job that waits for the end of this one; empty: none."""
-
-    def look(self) -> None:
-        """Somebody's cancel ends the successor too, as long as there is time to say so."""
-        self._fate = fate_of(queue.job_fields(self._task.job), self._task.restarts)
-        if self._fate is Fate.cancelled and self.successor:
-            queue.cancel(self.successor)
-        _say(self._claim, TOLD, {"job": self._task.job, "signal": self._stop.came, "fate": self._fate.value})
-
-    def fate(self) -> Fate:
-        """Asked again unless it was final."""
-        if self._fate in (Fate.cancelled, Fate.requeued, Fate.timed_out):
-            return self._fate
-        now = fate_of(queue.job_fields(self._task.job), self._task.restarts)
-        return self._fate if now is Fate.unknown else now
+    say(claim, ENDED, fields)
 
 
 def _stop_loop(folder: RunFolder, task: Task, asker: str) -> None:
@@ -115,36 +97,49 @@ def _ask_for_successor(config: Config, claim: Claim, task: Task) -> str:
     try:
         return enqueue(config, claim.folder, f"afterany:{task.job}", asker=task.job)
     except (UserError, OSError) as error:
-        _say(claim, "alarm", {"what": "no successor", "reason": str(error)})
+        say(claim, "alarm", {"what": "no successor", "reason": str(error)})
         print(f"no successor could be submitted: {error}", file=sys.stderr, flush=True)
         return ""
 
 
-def _complete_end(claim: Claim, code: int, what: Next, why: str) -> None:
-    """attempts/<n>/end.json gets what follows; a supervisor that was killed left none."""
-    path = end_of(claim.folder, claim.attempt)
+def _end(claim: Claim) -> dict[str, Any]:
+    """attempts/<n>/end.json; empty: its supervisor left none."""
     try:
-        end = json.loads(path.read_bytes())
-    except (OSError, ValueError):
-        end = {"exit_code": code if code >= 0 else 128 - code, "reason": f"its supervisor ended with {code}", "time": unix_s()}
+        end = json.loads(end_of(claim.folder, claim.attempt).read_bytes())
+        return {**end, "reason": str(end["reason"])}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def _is_asked(claim: Claim) -> bool:
+    """A person's stop was under way when the signal came, if one did."""
+    return _end(claim).get("reason", _BY_SIGNAL[0]) not in _BY_SIGNAL
+
+
+def _complete_end(claim: Claim, ending: Ending, what: Next, why: str) -> None:
+    """It gets what follows, and what the signal meant: a supervisor knows ours alone. One that was killed left nothing."""
+    code = ending.code if ending.code >= 0 else 128 - ending.code
+    end = _end(claim) or {"exit_code": code, "reason": f"its supervisor ended with {ending.code}", "time": unix_s()}
+    if ending.signal and end["reason"] in _BY_SIGNAL:
+        end["reason"] = cause(ending)
     with contextlib.suppress(OSError):  # a full disk: the job's log has it
-        write_private(path, json.dumps(end | {"next": what.value, "why": why}).encode())
+        write_private(end_of(claim.folder, claim.attempt), json.dumps(end | {"next": what.value, "why": why}).encode())
 
 
-def _go_on(what: Next, claim: Claim, task: Task, successor: str) -> None:
+def _go_on(what: Next, claim: Claim, task: Task, told: Told) -> None:
     """A requeue ends this very process: it is the last thing we do."""
     trouble = ""
     if what is Next.end:
         with contextlib.suppress(UserError):  # SLURM does not answer: they end by themselves when they begin
             call_back(claim.folder)
-    if what is Next.requeue:
+    if what is Next.requeue and not told.is_put_back:
         trouble = queue.requeue(task.job)
-    elif what is Next.end and successor:
-        trouble = queue.cancel(successor)
+    elif what is Next.end and (waiting := task.job if told.is_put_back else told.successor):
+        trouble = queue.cancel(waiting)
     if trouble:
         # SLURM may have put the job back by itself, as it does after a preemption.
         print(f"{what.value}: {trouble}", file=sys.stderr, flush=True)
-        _say(claim, "alarm", {"what": f"{what.value} failed", "reason": trouble})
+        say(claim, "alarm", {"what": f"{what.value} failed", "reason": trouble})
 
 
 def _write_up(folder: RunFolder) -> None:
@@ -156,12 +151,3 @@ def _write_up(folder: RunFolder) -> None:
         print(f"no report: {error}; later: gyre report {folder.root}", file=sys.stderr, flush=True)
     else:
         print(closing_line(summary, folder.report), flush=True)
-
-
-def _say(claim: Claim, kind: str, fields: Mapping[str, object]) -> None:
-    """The only writer of events/job-<attempt>.jsonl."""
-    with (
-        contextlib.suppress(OSError),
-        contextlib.closing(EventWriter(claim.folder.events(JOB, claim.attempt), JOB, claim.attempt)) as events,
-    ):
-        events.note(kind, fields)

@@ -60,8 +60,8 @@ class SatelliteJob:
         task, fields = Task.of(os.environ), dict[str, str]()
         name = f"supervisor-j{task.job}n{task.node}"
 
-        def ask() -> None:
-            if task.node == 0:
+        def ask(signal: str) -> None:
+            if task.node == 0 and not fields:  # the first signal's: later ones find it completing
                 fields.update(queue.job_fields(task.job))
 
         code = hold(RunFolder(self.run), name, self.cells, task.hosts[task.node], at_signal=ask)
@@ -71,14 +71,14 @@ class SatelliteJob:
 
 
 def hold(
-    folder: RunFolder, name: str, cells: int, host: str = "", *, interface: str = "", at_signal: Callable[[], None] | None = None
+    folder: RunFolder, name: str, cells: int, host: str = "", *, interface: str = "", at_signal: Callable[[str], None] | None = None
 ) -> int:
-    """Join from this machine until the run is over or a signal comes; the supervisor's exit code. at_signal: called at the first one."""
+    """Join from this machine until the run is over or a signal comes; the supervisor's exit code. at_signal: called at the first one of each kind."""
     argv = ["--name", name, "--cells", str(cells)]
     for option, value in (("--host", host), ("--interface", interface)):
         argv += [option, value] if value else []
     with stop_signals(signal.SIGUSR2) as stop, hold_supervisor(folder, name, argv) as supervisor:
-        stop.at_first = at_signal
+        stop.at_signal = at_signal
         stop.pass_on_to(supervisor)
         return supervisor.wait()
 

@@ -10,40 +10,16 @@ from gyre_hpc.launch.holding import Stop
 from gyre_hpc.launch.slurm import survivor
 from gyre_hpc.launch.slurm.chain import Next
 from gyre_hpc.launch.slurm.task import Task
+from tests.fakes.slurm_commands import RUNNING, Site
 
 TASK = Task(job="7", restarts=0, node=1, hosts=("n1", "n2"))
-RUNNING = "JobId=7 JobState=RUNNING Restarts=0 PreemptTime=None ExitCode=0:0"
-
-
-class Site:
-    """SLURM's commands as scripts that write down what they are told."""
-
-    def __init__(self, root: Path) -> None:
-        self.programs, self.orders = root / "bin", root / "orders"
-        self.programs.mkdir()
-        self.orders.touch()
-        self.says(RUNNING)
-        self._write("scancel", f'echo "scancel $*" >>{self.orders}')
-
-    def says(self, job: str, order_fails: bool = False) -> None:
-        end = "exit 1" if order_fails else f'echo "scontrol $*" >>{self.orders}'
-        self._write("scontrol", f'if [ "$1" = show ]; then echo "{job}"; else {end}; fi')
-
-    def heard(self) -> list[str]:
-        return self.orders.read_text().splitlines()
-
-    def _write(self, name: str, body: str) -> None:
-        (self.programs / name).write_text(f"#!/bin/sh\n{body}\n")
-        (self.programs / name).chmod(0o755)
 
 
 @pytest.fixture
 def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
-    site = Site(tmp_path)
-    monkeypatch.setenv("PATH", f"{site.programs}:/usr/bin:/bin")
     monkeypatch.setattr(survivor, "_STILL_S", 0.05)
     monkeypatch.setattr(survivor, "_LOOK_EVERY_S", 0.01)
-    return site
+    return Site(tmp_path, monkeypatch)
 
 
 @pytest.fixture
