@@ -3,6 +3,8 @@
 The first tests of this file are CI's (marked nothing); the rest, `rare`, run by `make test-slurm`.
 """
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,7 @@ def test_a_run_whose_first_node_loses_power_is_put_back_by_a_node_that_lives(clu
 
 
 def test_a_cancelled_job_leaves_nothing_and_the_run_goes_on_by_hand(cluster: Cluster, shared_folder: Path):
+    cluster.kill_late()
     run = mid_run(cluster, shared_folder)
     cluster.cancel(run.job)
     assert run.wait_over() is JobState.cancelled
@@ -171,6 +174,56 @@ def test_a_successor_waits_from_the_start_takes_over_and_is_cancelled_at_a_good_
     last = adopt_newest(run)
     finish(run, attempts=2)
     assert went(run) == ["leave", "end"] and cluster.state(last) is JobState.cancelled
+
+
+UNTOLD = ("cluster.slurm.time_min=1", "cluster.slurm.signal_s=30", "+cluster.slurm.options={signal: CONT@10}")
+"""No process minds SIGCONT: the time limit comes as a surprise, a minute or one and a half after the start."""
+LIMIT_S = 150.0
+
+
+def raise_limit(run: SlurmRun) -> None:
+    run.cluster.run("scontrol", "update", f"JobId={run.job}", "TimeLimit=20")
+
+
+@rare
+def test_a_time_limit_that_comes_untold_puts_the_job_back(cluster: Cluster, shared_folder: Path):
+    updates = 100  # more than a job of a minute makes
+    run = mid_run(cluster, shared_folder, *UNTOLD, f"algo.updates={updates}")
+    start_again(run, LIMIT_S)
+    run.wait_event("job_started", attempt=2)
+    raise_limit(run)
+    (told,) = run.events("job_told", attempt=1)
+    assert (told.fields["signal"], told.fields["fate"], told.fields["ordered"]) == ("SIGTERM", "timed_out", "requeue")
+    finish(run, 2, updates)
+    assert went(run)[-1] == "end" and set(went(run)[:-1]) <= {"requeue"}, "SLURM may kill it before it says anything"
+
+
+@rare
+def test_a_time_limit_that_comes_untold_loses_no_successor(cluster: Cluster, shared_folder: Path):
+    updates = 100
+    run = mid_run(cluster, shared_folder, *UNTOLD, f"algo.updates={updates}", "launch.chain=successor")
+    first, run.job = run.job, adopt_newest(run)
+    assert cluster.wait_for(first, JobState.timeout, within_s=LIMIT_S) and run.job != first
+    run.wait_event("job_started", attempt=2)
+    raise_limit(run)
+    wait_for(lambda: adopt_newest(run) != run.job, "a successor of the successor", every_s=0.2)
+    finish(run, 2, updates)
+
+
+@rare
+def test_a_stop_that_is_not_done_at_the_time_limit_ends_no_chain_and_a_cancel_afterwards_does(cluster: Cluster, shared_folder: Path):
+    run = mid_run(cluster, shared_folder, *UNTOLD, "algo.updates=300")
+    (supervisor,) = (pid for pid in run.processes() if b"--attempt" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    os.kill(supervisor, signal.SIGSTOP)
+    cluster.cancel(run.job, "--signal=USR2")
+    start_again(run, LIMIT_S)
+    run.in_mid_run(attempt=2)
+    told = [(event.fields["signal"], event.fields["fate"], event.fields["ordered"]) for event in run.events("job_told", attempt=1)]
+    assert told == [("SIGUSR2", "running", ""), ("SIGTERM", "timed_out", "requeue")]
+    assert not run.events("job_ended", attempt=1), "it had no time to say anything"
+    cluster.cancel(run.job)
+    assert run.wait_over() is JobState.cancelled and cluster.fields(run.job)["Restarts"] == "1"
+    assert run.events("job_ended", attempt=2)[0].fields["next"] == "end" and not run.events("token_fault")
 
 
 def adopt_newest(run: SlurmRun) -> int:
