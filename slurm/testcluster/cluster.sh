@@ -8,6 +8,7 @@
 #   GYRE_SLURM_MEM_MB       memory that each node claims, likewise                             (16000)
 #   GYRE_SLURM_GPUS         GPUs that each node claims; behind them is the null device         (0)
 #   GYRE_SLURM_USER_SIGNAL  on, off: whether a job's own signal (--signal) is sent when it is preempted  (on)
+#   GYRE_SLURM_KILL_WAIT_S  what SLURM gives a job that it ends, between SIGTERM and SIGKILL   (5)
 #
 # Invariant: a process, namespace or link of the cluster is recognised by its name alone. No script trusts a recorded process id,
 # so whatever was left by a script that died is found by the next one.
@@ -30,8 +31,10 @@ DIR=${GYRE_SLURM_DIR:-$DIR}
 # shellcheck disable=SC1091
 [ ! -e "$DIR/knobs" ] || . "$DIR/knobs"
 : "${GYRE_SLURM_NODES:=4}" "${GYRE_SLURM_CPUS:=2}" "${GYRE_SLURM_MEM_MB:=16000}" "${GYRE_SLURM_GPUS:=0}" "${GYRE_SLURM_USER_SIGNAL:=on}"
+: "${GYRE_SLURM_KILL_WAIT_S:=5}"
 [[ $GYRE_SLURM_NODES =~ ^[1-9][0-9]?$ ]] || refuse "GYRE_SLURM_NODES=$GYRE_SLURM_NODES: give a number from 1 to 99"
 [[ $GYRE_SLURM_USER_SIGNAL =~ ^(on|off)$ ]] || refuse "GYRE_SLURM_USER_SIGNAL=$GYRE_SLURM_USER_SIGNAL: give on or off"
+[[ $GYRE_SLURM_KILL_WAIT_S =~ ^[1-9][0-9]{0,3}$ ]] || refuse "GYRE_SLURM_KILL_WAIT_S=$GYRE_SLURM_KILL_WAIT_S: give seconds from 1 to 9999"
 
 NAME=gyre$GYRE_SLURM_NUMBER
 NET=10.213.$((77 + GYRE_SLURM_NUMBER))

@@ -10,7 +10,7 @@ write_configuration() { # write_configuration FOLDER
 
 write_knobs() { # read again by cluster.sh; knobs said in the environment win
   local knob
-  for knob in NODES CPUS MEM_MB GPUS USER_SIGNAL; do
+  for knob in NODES CPUS MEM_MB GPUS USER_SIGNAL KILL_WAIT_S; do
     knob=GYRE_SLURM_$knob
     printf ': "${%s:=%s}"\n' "$knob" "${!knob}"
   done >"$DIR/knobs"
@@ -59,7 +59,7 @@ PriorityType=priority/basic
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 JobRequeue=1
-KillWait=5
+KillWait=$GYRE_SLURM_KILL_WAIT_S
 SlurmdTimeout=15
 SlurmctldTimeout=30
 MessageTimeout=10

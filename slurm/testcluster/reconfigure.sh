@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
-# Changes a running cluster, as root: reconfigure.sh user_signal=on|off
-# Whether a job's own signal (sbatch --signal) is sent when it is preempted. Jobs go on.
+# Changes a running cluster, as root: reconfigure.sh SETTING... Jobs go on.
+#   user_signal=on|off     whether a job's own signal (sbatch --signal) is sent when it is preempted
+#   kill_wait_s=SECONDS    what SLURM gives a job that it ends, between SIGTERM and SIGKILL; slurmd makes at least 5 of it
 set -euo pipefail
-case ${1:-} in
-  user_signal=on | user_signal=off) GYRE_SLURM_USER_SIGNAL=${1#*=} ;;
-  *) sed -n '2,3s/^# //p' "$0" >&2; exit 2 ;;
-esac
+usage() {
+  sed -n '2,4s/^# //p' "$0" >&2
+  exit 2
+}
+[ $# -ge 1 ] || usage
+for setting in "$@"; do
+  case $setting in
+    user_signal=*) GYRE_SLURM_USER_SIGNAL=${setting#*=} ;;
+    kill_wait_s=*) GYRE_SLURM_KILL_WAIT_S=${setting#*=} ;;
+    *) usage ;;
+  esac
+done
 . "$(dirname "${BASH_SOURCE[0]}")/cluster.sh"
 . "$HERE/configuration.sh"
 

@@ -55,7 +55,7 @@ class Cluster:
         self.nodes: tuple[str, ...] = tuple(sorted(set(self.run("sinfo", "-h", "-N", "-p", "main", "-o", "%N").split()), key=node_number))
         self._jobs: set[int] = set()
         self._faulty: set[str] = set()
-        self._switched = False
+        self._is_changed = False
 
     # What a client does. `user` is "" (who runs the tests) or "nobody", which only root can ask for.
 
@@ -163,9 +163,16 @@ class Cluster:
 
     def send_user_signal(self, on: bool) -> None:
         """Whether preemption sends a job's own signal (preempt_send_user_signal). On at first, and after each test."""
+        self._change(f"user_signal={'on' if on else 'off'}")
+
+    def kill_late(self) -> None:
+        """A job that SLURM ends has the time that it needs to say what follows, however busy the machine is. Else it has 5 s."""
+        self._change("kill_wait_s=600")
+
+    def _change(self, *settings: str) -> None:
         need_root()
-        self._switched = not on
-        self.run("bash", SCRIPTS / "reconfigure.sh", f"user_signal={'on' if on else 'off'}")
+        self._is_changed = True
+        self.run("bash", SCRIPTS / "reconfigure.sh", *settings)
 
     def _node(self, action: str, node: str) -> None:
         need_root()
@@ -174,10 +181,11 @@ class Cluster:
 
     def clean_up(self) -> None:
         """Cancel the jobs of this object, bring its faulty nodes back, and wait until both is done."""
+        if self._is_changed:
+            self._change("user_signal=on", "kill_wait_s=5")
+            self._is_changed = False
         if self._jobs:
             self.run("scancel", *map(str, self._jobs))
-        if self._switched:
-            self.send_user_signal(True)
         for node in self._faulty:
             for action in ("resume", "mend", "on"):
                 self.run("bash", SCRIPTS / "node.sh", action, node)

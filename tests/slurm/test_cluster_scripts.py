@@ -120,7 +120,13 @@ def test_a_running_cluster_keeps_its_settings_and_refuses_others(own: None):
 
 @pytest.mark.parametrize(
     ("knob", "value"),
-    [("GYRE_SLURM_NODES", "0"), ("GYRE_SLURM_NUMBER", "x"), ("GYRE_SLURM_DIR", "some where"), ("GYRE_SLURM_USER_SIGNAL", "1")],
+    [
+        ("GYRE_SLURM_NODES", "0"),
+        ("GYRE_SLURM_NUMBER", "x"),
+        ("GYRE_SLURM_DIR", "some where"),
+        ("GYRE_SLURM_USER_SIGNAL", "1"),
+        ("GYRE_SLURM_KILL_WAIT_S", "0"),
+    ],
 )
 def test_a_wrong_knob_is_refused_by_name(knob: str, value: str):
     done = script("up.sh", **{knob: value})

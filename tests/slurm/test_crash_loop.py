@@ -43,6 +43,7 @@ def test_a_run_that_dies_twice_without_bringing_anything_is_not_put_back_again(c
 
 
 def test_whom_slurm_puts_back_again_and_again_is_not_blamed(cluster: Cluster, shared_folder: Path):
+    cluster.kill_late()
     run = SlurmRun(cluster, shared_folder)
     for attempt in (1, 2, 3):
         run.wait_event("job_started", attempt=attempt)
