@@ -32,7 +32,7 @@ def call(args: argparse.Namespace) -> int:
     for line in job_lines(watched):
         print(line)
     if watched.status is not None:
-        is_over = watched.verdict.state in (*FINAL, RunState.requeued)
+        is_over = watched.verdict.state in (*FINAL, RunState.requeued, RunState.ended)
         Console().print(screen(watched.status, [], is_over=is_over))
         if line := replay_line(watched.status.totals):
             print(line)

@@ -6,6 +6,7 @@ Evaluation and warm start enter no count but those that carry their name.
 
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from gyre_hpc.report.replay import replay_of
 from gyre_hpc.report.startup import launch_overhead
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.tokens import is_training, token_counts
+from gyre_hpc.report.watch.signs import read_end
 from gyre_hpc.whole_file import write_whole
 
 FORMAT = 1
@@ -84,7 +86,7 @@ def summarize(story: Story) -> Summary:
         versions_changed=differences(records),
         told_anew=told_anew(records),
         exit_code=int(finished[-1].fields["exit_code"]) if finished else None,
-        reason=str(finished[-1].fields["reason"]) if finished else "not finished",
+        reason=_reason(story, finished),
         pass_rate_before=before,
         pass_rate_after=after,
         blind_pass_rate=next((float(event.fields["pass_rate"]) for event in reversed(story.of("blind"))), None),
@@ -157,6 +159,16 @@ def newest_checkpoint(checkpoints: Path, root: Path) -> str | None:
 def _steps(versions: list[Event]) -> int:
     """Of the newest version. An update whose `applied` died with the controller shows in the version that was loaded after it."""
     return max(0, Version.parse(str(versions[-1].fields["version"])).step) if versions else 0
+
+
+def _reason(story: Story, finished: Sequence[Event]) -> str:
+    """A job knows better what a signal meant than the run that was passed it."""
+    if not finished:
+        return "not finished"
+    last = finished[-1]
+    is_told = any(event.attempt == last.attempt for event in story.of("job_told"))
+    end = read_end(story.folder, last.attempt) if is_told else None
+    return str(last.fields["reason"]) if end is None else end.reason
 
 
 def _evaluations(story: Story) -> tuple[float | None, float | None]:

@@ -36,7 +36,11 @@ class Jobs:
     @property
     def can_tell(self) -> bool:
         """The queue was heard of since the newest job was submitted, so that a job that it does not name is gone."""
-        return self.queue is not None and self.queue.asked > (self.newest.submitted if self.newest is not None else 0.0)
+        return self.is_heard_since(self.newest.submitted if self.newest is not None else 0.0)
+
+    def is_heard_since(self, time: float) -> bool:
+        """The queue that is known was asked after that (unix seconds)."""
+        return self.queue is not None and self.queue.asked > time
 
     def _first(self, states: frozenset[str]) -> QueueJob | None:
         for submitted in reversed(self.submitted):

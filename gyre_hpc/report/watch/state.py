@@ -2,7 +2,9 @@
 
 never_started -> waiting -> starting -> running -> over
                     ^                      |  \\-> silent -> running | dead
-                    \\------ requeued <-----+
+                    \\------ requeued <-----+---> ended -> requeued | starting | over
+
+Invariant: an answer of the queue from before an attempt's end, or before a job's submission, says nothing of them.
 """
 
 import enum
@@ -10,7 +12,7 @@ import time
 from dataclasses import dataclass
 
 from gyre_hpc.report.watch.jobs import Jobs
-from gyre_hpc.report.watch.signs import SILENT_S, Signs
+from gyre_hpc.report.watch.signs import SILENT_S, End, Signs
 
 
 class RunState(enum.Enum):
@@ -24,6 +26,8 @@ class RunState(enum.Enum):
     """No sign of life, and nothing says that it is over."""
     requeued = "requeued"
     """An attempt is over and the next one waits in the queue."""
+    ended = "ended"
+    """An attempt is over; whether another follows is not known yet."""
     dead = "dead"
     """It ended without a word, and no job of it is left."""
     over = "over"
@@ -33,8 +37,8 @@ FINAL = frozenset({RunState.over, RunState.dead, RunState.never_started})
 """Nothing follows by itself."""
 
 
-_PUT_BACK = "requeue"
-"""signs.End.next of an attempt whose job does that itself."""
+_PUT_BACK, _LEFT, _NOTHING = "requeue", "leave", "end"
+"""signs.End.next: its job puts itself back; SLURM or a successor goes on; nobody does."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,34 +88,65 @@ def _after(signs: Signs, jobs: Jobs) -> Verdict:
     end = signs.end
     assert end is not None
     over = f"attempt {signs.attempt} is over: {end.reason} (exit code {end.exit_code})"
-    pending, living = jobs.pending(), jobs.living()
-    if end.exit_code != 0 and pending is not None:
-        return Verdict(state=RunState.requeued, text=f"{over}; job {pending.id} waits for the next one ({pending.reason})")
     own = signs.start.job if signs.start is not None else ""
-    # The same job again, or one that has not quite ended: its start tells.
-    is_next = living is not None and (living.id != own or (living.start or 0.0) > end.time)
-    if end.exit_code != 0 and living is not None and is_next and living.state != "COMPLETING":
-        return Verdict(state=RunState.starting, text=f"{over}; job {living.id} starts the next one")
-    if (refused := _refused(signs, jobs)) is not None:
+    newest = jobs.newest
+    again = newest.job if newest is not None and newest.submitted > end.time else ""
+    is_heard = jobs.is_heard_since(max(end.time, newest.submitted if newest is not None else 0.0))
+    is_done = end.exit_code == 0 and not again
+    found = _shown(end, own, jobs) if is_heard and not is_done else None
+    if found is None and (refused := _refused(signs, jobs)) is not None:
         return refused
-    if end.exit_code != 0 and end.next == _PUT_BACK and jobs.queue is not None and jobs.queue.asked <= end.time:
-        told = f"{over}; its job {own} puts itself back into the queue, which was not asked since"
-        return Verdict(state=RunState.requeued, text=told)
-    return Verdict(state=RunState.over, text=over, exit_code=end.exit_code)
+    if found is None and jobs.queue is not None and not (is_heard or is_done):
+        found = _expected(end, own, again, jobs)
+    if found is None:
+        return Verdict(state=RunState.over, text=over, exit_code=end.exit_code)
+    state, what = found
+    return Verdict(state=state, text=f"{over}; {what}")
+
+
+def _shown(end: End, own: str, jobs: Jobs) -> tuple[RunState, str] | None:
+    """By the queue as it was after the end; None: it shows nothing that follows."""
+    pending, living = jobs.pending(), jobs.living()
+    if pending is not None:
+        return RunState.requeued, f"job {pending.id} waits for the next one ({pending.reason})"
+    if living is None:
+        return None
+    # The same job again, or one that has not quite ended: its start tells.
+    if living.state != "COMPLETING" and (living.id != own or (living.start or 0.0) > end.time):
+        return RunState.starting, f"job {living.id} starts the next one"
+    if end.next == _NOTHING:
+        return None
+    return RunState.ended, f"what follows is not known yet: its job {living.id} is {living.state.lower()} on {living.nodes}"
+
+
+def _expected(end: End, own: str, again: str, jobs: Jobs) -> tuple[RunState, str] | None:
+    """While the queue was not heard since; None: there is nothing to wait for."""
+    if again:
+        return RunState.requeued, f"job {again} was submitted since; the queue was not asked since"
+    if not own or end.next == _NOTHING:
+        return None
+    if end.next == _PUT_BACK:
+        return RunState.requeued, f"its job {own} puts itself back into the queue, which was not asked since"
+    if end.next == _LEFT:
+        successor = jobs.newest.job if jobs.newest is not None and jobs.newest.job != own else ""
+        who = f"job {successor} goes on" if successor else f"SLURM puts job {own} back"
+        return RunState.requeued, f"{who}; the queue was not asked since"
+    return RunState.ended, f"its job {own} has not said what follows, and the queue was not asked since"
 
 
 def _silent(signs: Signs, jobs: Jobs, now: float) -> Verdict:
     since = time.strftime("%H:%M:%S", time.localtime(now - signs.silent_s))
     told = f"no sign of life of attempt {signs.attempt} for {signs.silent_s:.0f} s (since {since})"
     pending, living = jobs.pending(), jobs.living()
-    if pending is not None:
+    is_heard = signs.start is None or jobs.is_heard_since(signs.start.unix_s)
+    if pending is not None and is_heard:
         return Verdict(state=RunState.requeued, text=f"{told}; job {pending.id} waits in the queue again ({pending.reason})")
     if living is not None:
         return Verdict(state=RunState.silent, text=f"{told}; job {living.id} is {living.state.lower()} on {living.nodes}")
     if (refused := _refused(signs, jobs)) is not None:
         return refused
     job = signs.start.job if signs.start is not None else ""
-    if job and jobs.can_tell:
+    if job and jobs.can_tell and is_heard:
         return Verdict(state=RunState.dead, text=f"{told}, and job {job} is gone: it ended without a word")
     return Verdict(state=RunState.silent, text=told)
 

@@ -14,7 +14,7 @@ from gyre_hpc.report.watch.watched import Run, Watched, watch
 END_S = 150.0
 """An orderly end takes 90 s at most; the first node may be that slow to hear of it."""
 _LOOK_EVERY_S = 0.2
-_WITHOUT_PROCESSES = frozenset({RunState.waiting, RunState.requeued})
+_WITHOUT_PROCESSES = frozenset({RunState.waiting, RunState.requeued, RunState.ended})
 
 
 def stop(run: Run, *, wait: bool) -> int:

@@ -7,9 +7,11 @@ import msgspec
 import pytest
 
 from gyre_hpc.errors import UserError
+from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.report.compare import compare
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, newest_checkpoint, summarize, write_summary
+from gyre_hpc.supervisor.attempts import end_of
 from tests.unit.report.made_up_run import Tape, make_run
 
 KEYS = {
@@ -46,6 +48,18 @@ def test_numbers_are_those_of_the_events(tmp_path: Path):
     assert summary.updates_with_lend_and_recall == 2
     assert summary.staleness == {"0": 4, "1": 8}
     assert summary.idle_s == pytest.approx({"starting": 16.0, "tools_or_empty": 12.0, "switching": 6.0, "waits_for_groups": 6.0})
+
+
+def test_the_reason_of_an_end_by_signal_is_what_the_job_knows_of_it(tmp_path: Path):
+    folder = make_run(tmp_path)
+    before = summarize(read_story(tmp_path)).reason
+    end_of(folder, 1).parent.mkdir(parents=True, exist_ok=True)
+    end_of(folder, 1).write_text(json.dumps({"exit_code": 130, "reason": "told to save (SIGUSR2)", "time": 1.0}))
+    assert summarize(read_story(tmp_path)).reason == before != "told to save (SIGUSR2)", "no job spoke"
+    events = EventWriter(folder.events("job", 1), "job", 1)
+    events.note("job_told", {"job": "7", "signal": "SIGUSR2", "fate": "running", "ordered": ""})
+    events.close()
+    assert summarize(read_story(tmp_path)).reason == "told to save (SIGUSR2)"
 
 
 def test_cpu_counts_every_incarnation_once_and_every_kind(tmp_path: Path):

@@ -60,7 +60,9 @@ PENDING, RUNNING = queue_job("12", "PENDING"), queue_job("12", "RUNNING", NOW - 
         (signs(silent_s=40.0), jobs(asked=0.0), 1, RunState.silent),
         (signs(end=ENDED), NONE, 1, RunState.over),
         (signs(end=ENDED), jobs(PENDING), 1, RunState.requeued),
-        (signs(end=ENDED), jobs(RUNNING), 1, RunState.over),  # it has not quite ended
+        (signs(end=ENDED), jobs(RUNNING), 1, RunState.ended),  # not quite: it may still say what follows
+        (signs(end=ENDED), jobs(queue_job("12", "COMPLETING", NOW - 500)), 1, RunState.ended),
+        (signs(end=ENDED), jobs(), 1, RunState.over),
         (signs(end=ENDED), jobs(queue_job("12", "RUNNING", NOW - 5)), 1, RunState.starting),  # the same job again
         (signs(end=ENDED), jobs(queue_job("13", "RUNNING", NOW - 500), submitted=("12", "13")), 1, RunState.starting),
         (signs(end=End(exit_code=0, reason="done", time=NOW)), jobs(PENDING), 1, RunState.over),
@@ -144,17 +146,59 @@ def test_a_job_that_was_submitted_after_the_queue_was_asked_is_not_gone():
     assert judge(signs(0), later, status_attempt=0, now=NOW).state is RunState.never_started
 
 
-def test_a_run_whose_job_puts_itself_back_is_not_over_while_the_queue_was_not_asked_since():
-    end = End(exit_code=130, reason="SIGTERM", time=NOW - 3, next="requeue")
+def ended(next: str, exit_code: int = 130) -> Signs:
+    return signs(end=End(exit_code=exit_code, reason="SIGTERM", time=NOW - 3, next=next))
 
-    def verdict(at: Jobs, what: End = end) -> RunState:
-        return judge(signs(end=what), at, status_attempt=1, now=NOW).state
 
-    before = jobs(RUNNING, asked=NOW - 20)
-    assert verdict(before) is RunState.requeued
-    assert verdict(jobs(asked=NOW)) is RunState.over, "somebody cancelled it"
-    assert verdict(NONE) is RunState.over, "there is no SLURM to ask"
-    assert verdict(before, End(exit_code=130, reason="SIGTERM", time=NOW - 3, next="end")) is RunState.over
+BEFORE = NOW - 20
+
+
+@pytest.mark.parametrize(
+    ("seen", "at", "state"),
+    [
+        (ended("requeue"), jobs(RUNNING, asked=BEFORE), RunState.requeued),
+        (ended("requeue"), jobs(), RunState.over),  # somebody cancelled it
+        (ended("requeue"), NONE, RunState.over),  # there is no SLURM to ask
+        (ended("leave"), jobs(RUNNING, asked=BEFORE), RunState.requeued),
+        (ended("leave"), jobs(queue_job("12", "COMPLETING", NOW - 500)), RunState.ended),
+        (ended("leave"), jobs(), RunState.over),
+        (ended("end"), jobs(RUNNING, asked=BEFORE), RunState.over),
+        (ended("end"), jobs(queue_job("13", "PENDING"), submitted=("12", "13"), asked=BEFORE), RunState.over),  # cancelled since
+        (ended("end"), jobs(queue_job("12", "COMPLETING", NOW - 500)), RunState.over),
+        (ended(""), jobs(RUNNING, asked=BEFORE), RunState.ended),
+        (ended(""), jobs(PENDING), RunState.requeued),
+        (ended("", exit_code=0), jobs(RUNNING, asked=BEFORE), RunState.over),
+        (signs(end=End(exit_code=130, reason="stopped", time=NOW - 3), start=None), jobs(asked=BEFORE), RunState.over),  # in no job
+    ],
+)
+def test_an_ended_attempt_is_judged_by_what_its_job_said_until_the_queue_is_asked_again(seen: Signs, at: Jobs, state: RunState):
+    verdict = judge(seen, at, status_attempt=1, now=NOW)
+    assert verdict.state is state and (state is RunState.over or verdict.exit_code is None), verdict
+
+
+def test_who_goes_on_is_named_before_the_queue_shows_it():
+    def text(*submitted: str) -> str:
+        return judge(ended("leave"), jobs(RUNNING, submitted=submitted, asked=BEFORE), status_attempt=1, now=NOW).text
+
+    assert "SLURM puts job 12 back" in text("12") and "job 13 goes on" in text("12", "13")
+
+
+@pytest.mark.parametrize("exit_code", [0, 130])
+def test_a_run_that_somebody_started_again_after_its_end_is_not_over(exit_code: int):
+    records = (JobRecord(job="12"), JobRecord(job="13", submitted=NOW - 1))
+    seen = ended("end", exit_code)
+
+    def state(asked: float, *queued: QueueJob) -> RunState:
+        return judge(seen, Jobs(submitted=records, queue=Queue(time=NOW, asked=asked, jobs=queued)), status_attempt=1, now=NOW).state
+
+    assert state(BEFORE) is state(NOW, queue_job("13", "PENDING")) is RunState.requeued
+    assert state(NOW, queue_job("13", "RUNNING", NOW)) is RunState.starting and state(NOW) is RunState.over
+
+
+def test_a_job_that_waited_before_its_attempt_is_not_taken_for_one_that_was_put_back():
+    start = RunStart(1, "http://n1:7", job="12", host="n1", pid=5, unix_s=NOW - 25)
+    old, new = (judge(signs(silent_s=20.0, start=start), jobs(PENDING, asked=NOW - ago), status_attempt=1, now=NOW) for ago in (26, 2))
+    assert (old.state, new.state) == (RunState.silent, RunState.requeued)
 
 
 def test_a_queue_that_was_asked_before_the_end_says_nothing_of_an_ended_job(tmp_path: Path):
