@@ -80,6 +80,7 @@ KINDS: dict[str, tuple[str, str]] = {
     ),
     "version_published": ("version update", "cells go over to it"),
     "cell_lost": ("cell reason voided", "a cell died or fell silent"),
+    "stood_still": ("seconds", "the controller itself was suspended or starved for so long; no deadline of others ran meanwhile"),
     "cell_restarted": ("cell reason", "its next start was ordered"),
     "process_started": ("process incarnation", "a child of the supervisor was started"),
     "job_started": ("job restarts hosts asker", "a SLURM job began this attempt on its first node"),

@@ -4,9 +4,11 @@ from dataclasses import replace
 from typing import Any
 
 from gyre_hpc.config.schema import SchedulerConfig
-from gyre_hpc.machines.base import Effect, Received, Restarted
+from gyre_hpc.machines.base import Effect, Received, Restarted, TimerFired
 from gyre_hpc.machines.batch import BatchMachine, BatchSettings
+from gyre_hpc.machines.batch.awake import Awake
 from gyre_hpc.machines.batch.fleet import Move
+from gyre_hpc.machines.batch.machine import TICK
 from gyre_hpc.machines.batch.open_batch import OpenBatch
 from gyre_hpc.machines.batch.records import (
     AttemptBegun,
@@ -82,3 +84,9 @@ def serving(*records: Any, **changed: Any) -> BatchMachine:
 def acknowledge(made: BatchMachine, now: float, seq: int = 1) -> list[Effect]:
     """The gateway has the newest table."""
     return tell(made, now, GatewayReport("gateway-0", 1, seq, made.state.table_number, 0), "gateway-0")
+
+
+def tick(made: BatchMachine, now: float) -> list[Effect]:
+    """One that is due now, whatever came before."""
+    made.awake = Awake(TICK)
+    return made.handle(now, TimerFired(TICK))

@@ -290,11 +290,3 @@ class Fleet:
             cell.change_role(role)
         cell.move = Move.none
         cell.hand_in = False
-
-    def silent(self, now: float) -> list[Cell]:
-        """Cells that have reported and then fell silent."""
-        return [
-            cell
-            for cell in self.cells.values()
-            if cell.report is not None and not cell.lost and not cell.aside and now - cell.heard_at > self._settings.silence_s
-        ]

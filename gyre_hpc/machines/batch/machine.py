@@ -32,6 +32,7 @@ from gyre_hpc.machines.base import (
 )
 from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, saving, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
+from gyre_hpc.machines.batch.awake import Awake, put_off
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
 from gyre_hpc.machines.batch.giving_up import watch_executions, watch_units
@@ -65,6 +66,7 @@ class BatchMachine(Machine):
         self._membership = membership
         self._tick_s = settings.tick_s
         """To the next tick."""
+        self.awake = Awake(TICK)
         self._directory = -1
         """Number of the newest one taken."""
         self.state = State(
@@ -91,6 +93,7 @@ class BatchMachine(Machine):
                 self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
         if self.state.finished and not was_finished:
             effects.append(phases.last_status(self.state, now))
+        self.awake.expect(now, effects)
         return effects
 
     def _pace(self, told: Input, effects: list[Effect]) -> list[Effect]:
@@ -197,10 +200,13 @@ class BatchMachine(Machine):
         if state.finished:
             return [phases.say_finished(state)] if state.is_written else []
         effects: list[Effect] = []
-        for cell in state.fleet.silent(now):
-            effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")
+        if overslept_s := self.awake.overslept_s(now):
+            put_off(state, now, overslept_s)
+            effects.append(Note("stood_still", {"seconds": overslept_s}))
         for cell in state.fleet.cells.values():
-            if watchdog.starts_late(state, cell, now):
+            if watchdog.is_silent(state, cell, now):
+                effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")
+            elif watchdog.starts_late(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
             elif reason := watchdog.hangs(state, cell, now):
                 effects += intake.lose_stuck(state, now, cell, reason)

@@ -1,10 +1,15 @@
-"""Cells that send heartbeats and yet get nowhere: a role change or a micro-batch that never ends, an engine that does not work,
-weights that never arrive. Looked at with each tick."""
+"""Cells that fell silent, and those that send heartbeats and yet get nowhere: a role change or a micro-batch that never ends, an engine that
+does not work, weights that never arrive. Looked at with each tick."""
 
 from gyre_hpc.machines.base import Effect, Note
 from gyre_hpc.machines.batch.fleet import Cell, Move
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.protocol.to_batch import CellState
+
+
+def is_silent(state: State, cell: Cell, now: float) -> bool:
+    """It has reported, and does so no more."""
+    return cell.report is not None and not cell.lost and not cell.aside and now - cell.heard_at > state.settings.silence_s
 
 
 def starts_late(state: State, cell: Cell, now: float) -> bool:

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from gyre_hpc.machines.base import Effect, Note, Send, TimerFired
+from gyre_hpc.machines.base import Effect, Note, Send
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.fleet import Move
 from gyre_hpc.machines.batch.intake import lose_cell
@@ -13,6 +13,7 @@ from gyre_hpc.machines.batch.watchdog import starts_late
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.supervision import Directory, Entry, RestartCell, SetAside
 from gyre_hpc.protocol.to_batch import CellState, RankMemory
+from tests.fakes import batch_bench
 from tests.fakes.batch_bench import CELLS, FIRST, HISTORY, machine, report, serving, tell
 
 
@@ -28,7 +29,7 @@ def tick(made: BatchMachine, now: float) -> list[Effect]:
     """A tick at which every cell was just heard."""
     for cell in made.state.fleet.cells.values():
         cell.heard_at = now
-    return made.handle(now, TimerFired("tick"))
+    return batch_bench.tick(made, now)
 
 
 def directory(made: BatchMachine, now: float, **entries: tuple[int, str]) -> list[Effect]:

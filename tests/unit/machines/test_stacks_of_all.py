@@ -1,6 +1,6 @@
 """When something of several parties is late, all of them write their stacks before the deadline ends it; nobody is ended for it."""
 
-from gyre_hpc.machines.base import Effect, Received, Send, TimerFired
+from gyre_hpc.machines.base import Effect, Received, Send
 from gyre_hpc.machines.batch import BatchMachine
 from gyre_hpc.machines.batch.commit import Commit
 from gyre_hpc.machines.batch.late import LATE, watch_late
@@ -8,7 +8,7 @@ from gyre_hpc.machines.supervision import DumpStacks, KillProcess, TerminateProc
 from gyre_hpc.protocol.supervision import WriteStacks
 from gyre_hpc.protocol.to_batch import CellState
 from gyre_hpc.protocol.to_cell import KvOrder, KvTarget
-from tests.fakes.batch_bench import CELLS, report, tell, training
+from tests.fakes.batch_bench import CELLS, report, tell, tick, training
 from tests.unit.machines.test_supervision import SETTINGS, actions, live_bench, stacks_of
 
 
@@ -69,7 +69,7 @@ def test_weights_that_do_not_arrive_ask_the_cell_and_the_core() -> None:
 
 def test_a_tick_asks() -> None:
     made = in_commit()
-    assert orders(made.handle(10.0 + made.state.settings.commit_deadline_s - 1.0, TimerFired("tick")))
+    assert orders(tick(made, 10.0 + made.state.settings.commit_deadline_s - 1.0))
 
 
 def test_each_process_writes_once_a_minute_and_nobody_is_ended() -> None:
