@@ -70,11 +70,12 @@ def test_a_dry_run_prints_the_script_and_the_cells_and_leaves_nothing(cluster: C
     assert not (shared_folder / "run").exists() and set(cluster.squeue("-o", "%i")) <= set(before)
 
 
-def test_a_dry_run_says_which_of_the_cells_that_fit_the_run_takes(cluster: Cluster, shared_folder: Path):
-    done = launch(cluster, shared_folder, *TIMED, "launch.dry_run=true", "cluster.cells=3")
-    assert done.stdout.splitlines()[-1] == "the run takes the first 3 of them (cluster.cells); 1 would stay unused", done.stderr
-    exact = launch(cluster, shared_folder, *TIMED, "launch.dry_run=true", "cluster.cells=4")
-    assert exact.stdout.splitlines()[-1] == "cpu: 4 cells of 1 rank, 0 devices left over", exact.stderr
+def test_a_dry_run_shows_the_cells_that_the_run_takes_and_the_nodes_without_one(cluster: Cluster, shared_folder: Path):
+    spread = launch(cluster, shared_folder, *TIMED, "launch.dry_run=true", "cluster.slurm.nodes=4", "cluster.cells=6")
+    rows = [line.split() for line in spread.stdout.splitlines() if line.startswith("cell-")]
+    assert [row[2] for row in rows] == ["node-0", "node-0", "node-1", "node-1", "node-2", "node-3"], spread.stderr
+    few = launch(cluster, shared_folder, *TIMED, "launch.dry_run=true", "cluster.slurm.nodes=4", "cluster.cells=2")
+    assert "without a cell, for harnesses only: node-[2-3] (cluster.cells=2 of" in few.stdout.splitlines()[-1], few.stderr
 
 
 @pytest.mark.parametrize(

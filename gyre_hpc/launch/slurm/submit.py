@@ -3,7 +3,6 @@
 import sys
 from pathlib import Path
 
-from gyre_hpc.allocation.cell_map import table
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.cluster_schema import SatellitesAt
 from gyre_hpc.config.run_folder import RunFolder
@@ -12,7 +11,7 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.launch.finished import is_finished
 from gyre_hpc.launch.folder import claimed_folder, fill
 from gyre_hpc.launch.slurm import queue
-from gyre_hpc.launch.slurm.cell_map import cut, node_map
+from gyre_hpc.launch.slurm.cell_map import described, node_map
 from gyre_hpc.launch.slurm.job import RunJob
 from gyre_hpc.launch.slurm.last_save import check_last_save
 from gyre_hpc.launch.slurm.sbatch import request_of, script, submit
@@ -88,10 +87,7 @@ def _show(config: Config) -> int:
     folder = Path(config.paths.run or "RUN").absolute()
     code = folder / "code" if config.launch.snapshot else as_it_stands()
     tell(script(request_of(config, code), folder / "jobs"))
-    found = cut(config, _made_up_hosts(config))
-    tell(f"\n# cells, on nodes as they would be asked for\n{table(found)}")
-    if (over := len(found.cells) - config.cluster.cells) > 0:
-        tell(f"the run takes the first {config.cluster.cells} of them (cluster.cells); {over} would stay unused")
+    tell(f"\n# cells, on nodes as they would be asked for\n{described(config, _made_up_hosts(config))}")
     return 0
 
 

@@ -5,7 +5,7 @@ import pytest
 from gyre_hpc.allocation.base import Switch
 from gyre_hpc.config.schema import ClusterConfig, Config
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.slurm.cell_map import node_map
+from gyre_hpc.launch.slurm.cell_map import described, node_map
 from gyre_hpc.protocol.node_map import FIRST
 
 
@@ -43,10 +43,44 @@ def test_every_node_has_a_supervisor_and_a_runner_by_its_place():
     assert places.runners == {"runner-0": "supervisor-0", "runner-1": "supervisor-1"}
 
 
-def test_cells_without_gpus_are_spread_over_the_nodes():
-    places = node_map(config(3), ["n1", "n2"])
-    assert places.cells[0].supervisors == (FIRST,)
-    assert sorted(len(places.cells_on(node.supervisor)) for node in places.nodes) == [1, 2]
+@pytest.mark.parametrize(
+    ("cells", "ranks", "nodes", "loads"),
+    [
+        (3, 1, 2, [2, 1]),
+        (6, 1, 4, [2, 2, 1, 1]),
+        (9, 1, 4, [3, 2, 2, 2]),
+        (3, 1, 4, [1, 1, 1, 0]),
+        (6, 2, 4, [2, 2, 1, 1]),  # three places on each would give four cells
+        (2, 4, 4, [1, 1, 1, 1]),  # each on two nodes
+        (2, 4, 3, [1, 1, 0]),  # three places on each would give one cell
+        (5, 4, 2, [3, 2]),
+    ],
+)
+def test_cells_without_gpus_are_spread_evenly_over_the_nodes(cells: int, ranks: int, nodes: int, loads: list[int]):
+    places = node_map(config(cells, ranks), HOSTS[:nodes])
+    assert places.cells[0].supervisors[0] == FIRST and len(places.cells) == cells
+    assert [len(places.cells_on(node.supervisor)) for node in places.nodes] == loads
+    slots = [(supervisor, slot) for cell in places.cells for supervisor in cell.supervisors for slot in cell.slots]
+    assert len(set(slots)) == len(slots) == cells * ranks
+
+
+@pytest.mark.parametrize("cells", range(1, 14))
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+def test_no_node_without_gpus_has_two_cells_more_than_another(cells: int, ranks: int):
+    for nodes in range(1, 5):
+        for switches in ((), (Switch(name="a", nodes=tuple(reversed(HOSTS))),)):
+            places = node_map(config(cells, ranks), HOSTS[:nodes], switches)
+            loads = [len(places.cells_on(node.supervisor)) for node in places.nodes]
+            assert max(loads) - min(loads) <= 1 and len(places.cells) == cells, (nodes, loads)
+
+
+def test_a_dry_run_shows_the_cells_that_the_run_takes_and_the_nodes_without_one():
+    lines = described(config(3), HOSTS).splitlines()
+    assert [line.split()[:3] for line in lines[1:4]] == [[f"cell-{number}", "cpu", f"n{number + 1}"] for number in range(3)]
+    assert lines[-1] == "without a cell, for harnesses only: n4 (cluster.cells=3 of cluster.ranks_per_cell=1 take 3 of 4 nodes)"
+    assert not any("without a cell" in line for line in described(config(6), HOSTS).splitlines())
+    of_gpus = described(config(3, 2, gpus=8), HOSTS)
+    assert "there are GPUs for 13 more (cluster.cells=3)" in of_gpus and "n[2-4] (cluster.cells=3" in of_gpus
 
 
 def test_fewer_cells_than_gpus_leave_some_unused():
