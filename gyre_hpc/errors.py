@@ -2,6 +2,7 @@
 
 GyreError
 ├── UserError          bad input: message names field, value and remedy; exit code 2, no traceback
+│   └── NoRun          a path that is no run folder
 ├── CellLost           the cell died or fell silent; another cell can go on
 ├── EngineBusy         the cell's admission is closed (HTTP 409); try another cell
 ├── TransferFailed     a transfer missed its deadline or its checksum
@@ -20,6 +21,14 @@ class UserError(GyreError, ValueError):
     def __init__(self, field: str, value: object, remedy: str) -> None:
         self.field, self.value, self.remedy = field, value, remedy
         super().__init__(f"{field}={value!r}: {remedy}")
+
+
+class NoRun(UserError):
+    """`path`, as it was given, is no run folder; `field` names the option."""
+
+    def __init__(self, field: str, path: str) -> None:
+        super().__init__(field, path, "name a run folder, one that holds config.yaml")
+        self.path = path
 
 
 class CellLost(GyreError):

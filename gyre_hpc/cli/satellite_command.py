@@ -34,16 +34,10 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def call(args: argparse.Namespace) -> int:
-    from gyre_hpc.config.run_folder import RunFolder
-    from gyre_hpc.config.stored import load_config
+    from gyre_hpc.config.stored import open_folder
     from gyre_hpc.launch.slurm.satellite import check_joinable
 
-    folder = RunFolder(args.run)
-    folder.root = folder.root.resolve()
-    try:
-        config = load_config(folder.config)
-    except FileNotFoundError as error:
-        raise UserError("--run", args.run, "is no run folder: it has no config.yaml") from error
+    folder, config = open_folder(args.run, "--run")
     if args.cells < 0:
         raise UserError("--cells", args.cells, "give 1 or more, or leave it out")
     if args.keep is not None:

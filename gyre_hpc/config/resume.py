@@ -6,7 +6,6 @@ A key that is not marked changeable is refused by name, unless `launch.force` na
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 from hydra import compose
@@ -17,9 +16,8 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gyre_hpc.config.changes import is_changeable, leaves, nearest_changeable
-from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.config.stored import load_config
+from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
 
 _FORCE = "launch.force"
@@ -32,16 +30,12 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
 
     Groups among the overrides are read by Hydra, which must be initialised then.
     """
-    root = Path(folder).expanduser().resolve()
-    try:
-        stored = load_config(RunFolder(root).config)
-    except FileNotFoundError as error:
-        raise UserError("resume", folder, "name a run folder, one that holds config.yaml") from error
+    run, stored = open_folder(folder, "resume")
     node = OmegaConf.structured(stored)
     for key, value in _changes(overrides):
         _set(node, key, value)
-    node.resume = str(root)
-    node.paths.run = str(root)
+    node.resume = str(run.root)
+    node.paths.run = str(run.root)
     config = OmegaConf.to_object(node)
     assert isinstance(config, Config)
     return config

@@ -1,5 +1,6 @@
 """Names of everything in a run folder (docs/formats.md describes each file). One writer per file, always."""
 
+import os
 from pathlib import Path
 
 
@@ -13,6 +14,11 @@ class RunFolder:
     def config(self) -> Path:
         """The composed configuration, YAML; written once by launch."""
         return self.root / "config.yaml"
+
+    @property
+    def is_run(self) -> bool:
+        """A run was prepared here; a config.yaml alone is anybody's."""
+        return os.path.isfile(self.config) and any(os.path.isdir(self.root / name) for name in ("state", "events", "attempts"))
 
     @property
     def attempts(self) -> Path:

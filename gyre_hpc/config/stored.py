@@ -17,8 +17,9 @@ from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError  # type: ignore[import-untyped]  # omegaconf lets its errors rise
 
+from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.errors import UserError
+from gyre_hpc.errors import NoRun, UserError
 from gyre_hpc.whole_file import write_whole
 
 FORMAT = 2
@@ -39,6 +40,15 @@ def store_config(config: Config, path: Path) -> None:
 def load_config(path: Path) -> Config:
     """Raises FileNotFoundError when there is none; UserError for one that cannot be read, is damaged, or is of a newer format."""
     return read_config(path)[0]
+
+
+def open_folder(path: str | Path, field: str = "RUN") -> tuple[RunFolder, Config]:
+    """The run in `path`, and what it was told. Raises NoRun, which names `field`; UserError like load_config."""
+    folder = RunFolder(Path(path).expanduser().resolve())
+    try:
+        return folder, load_config(folder.config)
+    except FileNotFoundError as error:
+        raise NoRun(field, str(path)) from error
 
 
 def read_config(path: Path) -> tuple[Config, int]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.config.stored import load_config
+from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.local import say_failed, stay_with
@@ -30,11 +30,8 @@ _NOTHING = 1
 
 def main(run: str, checkpoint: str = "", tasks: int = 0, modules: str = MODULES) -> int:
     """Evaluate `checkpoint` (`<lineage>.<step>`, empty: the newest whole one); return the exit code. Raises UserError."""
-    source = RunFolder(Path(run).expanduser().resolve())
-    if not source.config.exists():
-        raise UserError("RUN", run, "name a run folder, one that holds config.yaml")
+    source, stored = open_folder(run)
     weights = _checkpoint(source, checkpoint)
-    stored = load_config(source.config)
     if (tasks or stored.evaluation.tasks) < 1:
         raise UserError("--tasks", tasks, "say how many held-out tasks, 1 or more")
     config = evaluation_of(stored, weights, _free(source.root / "evaluations", weights.name), tasks)

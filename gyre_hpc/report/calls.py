@@ -9,8 +9,8 @@ import msgspec
 from gyre_hpc.chat import create_chat_format
 from gyre_hpc.chat.base import ChatFormat
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.config.stored import load_config
-from gyre_hpc.errors import UserError
+from gyre_hpc.config.stored import open_folder
+from gyre_hpc.errors import NoRun, UserError
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, Replayed, TakenUp, execution_of
 from gyre_hpc.shell.journal_files import records_in, written_contents
 from gyre_hpc.trajectory.lives import counting, last_life
@@ -95,8 +95,8 @@ class Pieces:
 def read_calls(run: str | Path, *, execution: str = "", call: str = "") -> dict[str, Pieces]:
     """Calls by id, in order of their begin, shard after shard. Raises UserError for no run folder, a damaged journal, an unknown call."""
     folder = RunFolder(Path(run).expanduser().resolve())
-    if not folder.config.exists():
-        raise UserError("RUN", str(run), "name a run folder, one that holds config.yaml")
+    if not folder.config.exists():  # a damaged one hides no journal
+        raise NoRun("RUN", str(run))
     calls: dict[str, Pieces] = {}
     for by_attempt in _executions(folder.journal, execution).values():
         records = counting(by_attempt)
@@ -117,7 +117,7 @@ def read_calls(run: str | Path, *, execution: str = "", call: str = "") -> dict[
 
 def reader_of(run: str | Path) -> ChatFormat | None:
     """The run's chat format, to show tokens as text; None where its files are not at hand."""
-    config = load_config(RunFolder(Path(run).expanduser().resolve()).config)
+    _, config = open_folder(run)
     try:
         return create_chat_format(config.model)
     except UserError:

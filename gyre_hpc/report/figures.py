@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from gyre_hpc.config.changes import leaves, plain
-from gyre_hpc.errors import UserError
+from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.errors import NoRun
 from gyre_hpc.observability.idle import idle_by_reason, intervals
 from gyre_hpc.report.html import shown
 from gyre_hpc.report.story import Story
@@ -32,13 +33,13 @@ class RunFigures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runs_in(path: str) -> list[str]:
-    """The run folder that `path` is, or those right below it, by their numbers. Raises UserError when there are none."""
+    """The run folder that `path` is, or those right below it, by their numbers. Raises NoRun when there are none."""
     folder = Path(path).expanduser()
-    if (folder / "config.yaml").exists() or not folder.is_dir():
+    if RunFolder(folder).is_run or not folder.is_dir():
         return [path]
-    found = [entry for entry in folder.iterdir() if (entry / "config.yaml").is_file()]
+    found = [entry for entry in folder.iterdir() if RunFolder(entry).is_run]
     if not found:
-        raise UserError("RUN", path, "name run folders, or the folder of a sweep, whose runs lie in it")
+        raise NoRun("RUN", path)
     return [str(entry) for entry in sorted(found, key=lambda entry: [int(part) if part.isdigit() else part for part in _parts(entry.name)])]
 
 

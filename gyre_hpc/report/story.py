@@ -7,7 +7,7 @@ import msgspec
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.config.stored import load_config
+from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
 from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.status import Status, read_status
@@ -40,12 +40,8 @@ class Story:
 
 
 def read_story(path: str | Path) -> Story:
-    """Raises UserError when `path` is no run folder, or a damaged one."""
-    folder = RunFolder(Path(path).expanduser().resolve())
-    try:
-        config = load_config(folder.config)
-    except FileNotFoundError as error:
-        raise UserError("RUN", str(path), "name a run folder, one that holds config.yaml") from error
+    """Raises NoRun when `path` is no run folder, UserError for a damaged one."""
+    folder, config = open_folder(path)
     try:
         status = read_status(folder.status)
     except msgspec.DecodeError as error:

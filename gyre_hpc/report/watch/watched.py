@@ -12,7 +12,7 @@ from gyre_hpc.clock import unix_s
 from gyre_hpc.config.place import cache_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
-from gyre_hpc.config.stored import load_config
+from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
 from gyre_hpc.observability.job_record import JobRecord, jobs_of
 from gyre_hpc.observability.status import Status, read_status
@@ -55,12 +55,9 @@ class Watched:
 
 
 def open_run(path: str | Path) -> Run:
-    """Raises UserError when `path` is no run folder, or a damaged one."""
-    folder = RunFolder(Path(path).expanduser().resolve())
-    try:
-        return Run(folder=folder, config=load_config(folder.config))
-    except FileNotFoundError as error:
-        raise UserError("RUN", str(path), "name a run folder, one that holds config.yaml") from error
+    """Raises NoRun when `path` is no run folder, UserError for a damaged one."""
+    folder, config = open_folder(path)
+    return Run(folder=folder, config=config)
 
 
 def watch(run: Run, *, patient: bool = True) -> Watched:

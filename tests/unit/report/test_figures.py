@@ -9,7 +9,7 @@ import pytest
 from gyre_hpc.cli.commands import run
 from gyre_hpc.config.schema import Config, SchedulerConfig, SchedulerMode
 from gyre_hpc.config.stored import store_config
-from gyre_hpc.errors import UserError
+from gyre_hpc.errors import NoRun
 from gyre_hpc.report.figures import figures, runs_in, table
 from gyre_hpc.report.story import read_story
 from tests.unit.report.made_up_run import make_run
@@ -22,6 +22,7 @@ def swept(tmp_path: Path) -> Path:
         folder = make_run(tmp_path / f"{number}_scheduler-{mode.name}", updates=updates)
         store_config(Config(seed=7, scheduler=SchedulerConfig(mode=mode)), folder.config)
     store_config(dataclasses.replace(Config(), seed=7), tmp_path / "10_scheduler-elastic" / "config.yaml")
+    (tmp_path / "10_scheduler-elastic" / "state").mkdir()
     (tmp_path / "multirun.yaml").touch()
     return tmp_path
 
@@ -30,7 +31,7 @@ def test_a_sweep_stands_for_its_runs_by_number(swept: Path):
     assert [Path(run).name for run in runs_in(str(swept))] == ["0_scheduler-elastic", "2_scheduler-colocate", "10_scheduler-elastic"]
     assert runs_in(str(swept / "0_scheduler-elastic")) == [str(swept / "0_scheduler-elastic")]
     (swept / "empty").mkdir()
-    with pytest.raises(UserError, match="the folder of a sweep"):
+    with pytest.raises(NoRun, match="name a run folder"):
         runs_in(str(swept / "empty"))
 
 
