@@ -117,7 +117,7 @@ class AlgoConfig:
     top_p: float = 1.0
     top_k: int = 0
     shuffle_rewards: bool = False
-    """Control: scores of the executions of a batch are permuted within each group's pool (learns nothing)."""
+    """Control: the scores of each group are dealt out anew, and nothing in its advantages agrees with the true ones (learns nothing)."""
 
 
 @dataclass(kw_only=True)

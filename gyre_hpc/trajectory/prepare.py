@@ -11,7 +11,7 @@ from gyre_hpc.config.schema import Advantage, AlgoConfig, TrainerConfig
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.micro_batch import MicroBatch
 from gyre_hpc.trajectory.admission import Admission, admit
-from gyre_hpc.trajectory.advantage import COUNTED_STATES, group_advantages, scores_of, shuffle_scores
+from gyre_hpc.trajectory.advantage import COUNTED_STATES, group_advantages, scores_of, shuffled_advantages
 from gyre_hpc.trajectory.base import Call, ScoredExecution
 from gyre_hpc.trajectory.packing import Packed, pack, sequences_of
 from gyre_hpc.trajectory.tree import CallTree
@@ -102,8 +102,10 @@ def prepare_group(
     `calls_by_execution` count in the baseline and train nothing. Raises ValueError for calls that form no tree.
     """
     scores = scores_of(scored)
-    seen = shuffle_scores(scores, f"{settings.seed}/{update}") if settings.shuffle_rewards else scores
-    advantages = group_advantages(seen, settings.advantage)
+    if settings.shuffle_rewards:
+        advantages = shuffled_advantages(scores, settings.advantage, f"{settings.seed}/{update}")
+    else:
+        advantages = group_advantages(scores, settings.advantage)
     packed: list[Packed] = []
     executions: list[PreparedExecution] = []
     versions: dict[Version, int] = {}

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gyre_hpc.config.schema import Advantage
-from gyre_hpc.trajectory.advantage import group_advantages, scores_of, shuffle_scores
+from gyre_hpc.trajectory.advantage import group_advantages, scores_of, shuffle_scores, shuffled_advantages
 from gyre_hpc.trajectory.base import ScoredExecution
 
 
@@ -69,3 +69,24 @@ def test_every_place_is_equally_likely_under_shuffling() -> None:
     for seed in range(2000):
         hits[[shuffle_scores(scores, str(seed))[name] for name in scores].index(1.0)] += 1
     assert all(400 < hit < 600 for hit in hits)
+
+
+@given(score_lists, st.sampled_from(Advantage), st.text(max_size=5))
+def test_advantages_of_the_control_share_nothing_with_the_true_ones(scores: list[float], kind: Advantage, seed: str) -> None:
+    true = group_advantages(by_name(scores), kind)
+    control = shuffled_advantages(by_name(scores), kind, seed)
+    assert control == shuffled_advantages(dict(reversed(by_name(scores).items())), kind, seed)
+    assert sum(control.values()) == pytest.approx(0, abs=1e-9)
+    assert sum(control[name] * true[name] for name in true) == pytest.approx(0, abs=1e-9)
+    dealt = group_advantages(shuffle_scores(by_name(scores), seed), kind)
+    rest = {name: dealt[name] - control[name] for name in true}
+    assert all(rest[a] * true[b] == pytest.approx(rest[b] * true[a], abs=1e-9) for a in true for b in true), "only the true part is gone"
+
+
+def test_the_control_still_pushes_every_execution_and_none_more_often_up_than_down() -> None:
+    scores = by_name([1.0, 1.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0])
+    deals = [shuffled_advantages(scores, Advantage.grpo, str(seed)) for seed in range(2000)]
+    for name in scores:
+        pushes = [deal[name] for deal in deals]
+        assert abs(sum(pushes)) / len(pushes) < 0.08, "four standard errors"
+        assert sum(push**2 for push in pushes) / len(pushes) > 0.5

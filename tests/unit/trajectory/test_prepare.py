@@ -194,14 +194,16 @@ def test_a_group_without_spread_still_counts_in_s() -> None:
     assert {one.advantage for one in sequences(found.micro_batches)} == {0.0}
 
 
-def test_shuffled_rewards_change_who_gets_which_advantage_only() -> None:
+def test_shuffled_rewards_change_advantages_only() -> None:
     calls = {name(index): line(index, 3) for index in range(8)}
     group = [scored(index, index / 8) for index in range(8)]
     plain, shuffled = prepare(calls, group), prepare(calls, group, replace(SETTINGS, shuffle_rewards=True))
-    before, after = ([one.advantage for one in found.executions] for found in (plain, shuffled))
-    assert before != after
-    assert sorted(before) == pytest.approx(sorted(after))
+    true, control = ({one.execution: one.advantage for one in found.executions} for found in (plain, shuffled))
+    assert {one.execution: one.advantage for one in sequences(shuffled.micro_batches)} == control
+    assert any(control.values())
+    assert sum(true[one] * control[one] for one in true) == pytest.approx(0, abs=1e-9), "nothing of the truth"
     assert [one.score for one in shuffled.executions] == [one.score for one in group]
+    assert [one.ids for one in sequences(shuffled.micro_batches)] == [one.ids for one in sequences(plain.micro_batches)]
 
 
 def test_facts_of_an_execution_name_its_oldest_version_and_leaves() -> None:
