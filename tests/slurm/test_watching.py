@@ -3,9 +3,14 @@
 import json
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from gyre_hpc.report.watch.squeue import FRESH_S
 from tests.fakes.live_run import REPOSITORY
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun
@@ -54,3 +59,41 @@ def test_a_run_in_an_allocation_is_watched_and_stopped_through_its_folder_alone_
     assert run.wait_over() in (JobState.completed, JobState.failed)
     assert run.cluster.fields(run.job)["Restarts"] == "0"
     assert watched(run)["state"] == "over"
+
+
+def put_back_by_itself(run: SlurmRun) -> None:
+    run.cluster.cancel(run.job, "--signal=USR2")
+
+
+def put_back_by_slurm(run: SlurmRun) -> None:
+    run.cluster.run("scontrol", "requeue", str(run.job))
+
+
+@pytest.mark.rare
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("end", "chain", "cause"),
+    [
+        (put_back_by_itself, "requeue", "told to save (SIGUSR2)"),
+        (put_back_by_slurm, "requeue", "SLURM puts the job back (SIGTERM)"),
+        (put_back_by_itself, "successor", "told to save (SIGUSR2)"),
+    ],
+)
+def test_a_run_that_goes_on_is_at_no_time_told_as_over(
+    cluster: Cluster, shared_folder: Path, end: Callable[[SlurmRun], None], chain: str, cause: str
+):
+    run = SlurmRun(cluster, shared_folder, *MANY, f"launch.chain={chain}")
+    run.in_mid_run()
+    for record in run.folder.jobs.glob("*.json"):
+        cluster.adopt(int(record.stem))
+    assert watched(run)["state"] == "running"  # and squeue will not be asked again for half a minute
+    end(run)
+    began, seen = time.monotonic(), dict[str, str]()
+    while time.monotonic() - began < FRESH_S + 5.0:
+        found = watched(run)
+        seen[found["state"]] = found["text"]
+    for record in run.folder.jobs.glob("*.json"):
+        cluster.adopt(int(record.stem))
+    assert not set(seen) & {"over", "dead"} and set(seen) & {"requeued", "starting"}, seen
+    if run.events("job_ended", attempt=1):  # SLURM may kill it before it says anything
+        assert cause in seen.get("requeued", "") + seen.get("starting", ""), seen
