@@ -2,10 +2,13 @@
 
 import argparse
 
+from gyre_hpc.errors import UserError
+
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", metavar="RUN", help="run folder")
-    which = parser.add_mutually_exclusive_group(required=True)
+    parser.add_argument("more", nargs="*", help=argparse.SUPPRESS)
+    which = parser.add_mutually_exclusive_group()
     which.add_argument("--cell", type=int, metavar="N", help="this cell, all its processes")
     which.add_argument("--process", default="", metavar="NAME", help="controller, gateway-0, runner-0 ...")
     what = parser.add_mutually_exclusive_group()
@@ -17,10 +20,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def call(args: argparse.Namespace) -> int:
     from gyre_hpc.protocol.people import CommandKind
-    from gyre_hpc.report.watch.debug import hold, py_spy, stacks
+    from gyre_hpc.protocol.process_names import in_short
+    from gyre_hpc.report.watch.debug import hold, processes_of, py_spy, stacks
     from gyre_hpc.report.watch.watched import open_run
 
-    run, process = open_run(args.run), args.process or f"cell-{args.cell}"
+    run = open_run(args.run)
+    if args.more or not (args.process or args.cell is not None):
+        there = in_short(processes_of(run))
+        raise UserError("--process", " ".join(args.more), f"name one, as in --process controller, or --cell N; there are {there}")
+    process = args.process or f"cell-{args.cell}"
     if args.py_spy:
         return py_spy(run, process)
     if args.hold or args.release:

@@ -15,6 +15,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def call(args: argparse.Namespace) -> int:
     from gyre_hpc.errors import UserError
+    from gyre_hpc.protocol.process_names import in_short
     from gyre_hpc.report.watch.log_tail import LogTail, wanted_by
     from gyre_hpc.report.watch.show_logs import follow, show
     from gyre_hpc.report.watch.watched import open_run
@@ -32,5 +33,6 @@ def call(args: argparse.Namespace) -> int:
         print(f"nothing printed so far by: {', '.join(sorted(tail.names))}", file=sys.stderr)
     if not is_any and not tail.names:
         name = args.process or (f"cell-{args.cell}" if args.cell is not None else "any process")
-        raise UserError("RUN", args.run, f"holds no log of {name}")
+        others = in_short(LogTail(run.folder.root / "logs").names)
+        raise UserError("RUN", args.run, f"holds no log of {name}" + (f"; it has those of {others}" if others else ""))
     return 0

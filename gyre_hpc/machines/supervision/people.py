@@ -15,6 +15,7 @@ from gyre_hpc.machines.supervision.children import Children
 from gyre_hpc.machines.supervision.ending import Ending
 from gyre_hpc.machines.supervision.settings import STOPPED, SupervisionSettings
 from gyre_hpc.protocol.people import Answer, Command, CommandKind, Unreadable, Wish
+from gyre_hpc.protocol.process_names import in_short
 from gyre_hpc.protocol.supervision import FinishRun
 
 COMMANDS, ANSWER = "commands", "answer"
@@ -93,7 +94,7 @@ class People:
             return self._stop(wish)
         child = self._children.get(wish.process)
         if child is None:
-            names = ", ".join(child.name for child in self._children.all)
+            names = in_short(child.name for child in self._children.all)
             return [], self._no(f"there is no process {wish.process!r}; there are {names}")
         if wish.kind is CommandKind.stacks:
             return self._stacks(child, wish)

@@ -11,9 +11,10 @@ from gyre_hpc.clock import monotonic_s
 from gyre_hpc.errors import UserError
 from gyre_hpc.protocol.people import Answer, CommandKind, Wish
 from gyre_hpc.report.watch.ordering import ANSWER_S, answer_to, give, who
-from gyre_hpc.report.watch.places import Place, is_of_run, places_of
+from gyre_hpc.report.watch.places import Place, is_of_run, known_processes, places_of
 from gyre_hpc.report.watch.state import FINAL
 from gyre_hpc.report.watch.watched import Run, watch
+from gyre_hpc.supervisor.attempts import highest_attempt
 
 STACKS_S = 15.0
 """From the answer on: a process on another node hears of it within some seconds."""
@@ -37,6 +38,11 @@ def stacks(run: Run, process: str) -> int:
     if not files:
         print("it writes no stacks: it is not that far yet, or the folder took no file", file=sys.stderr)
     return 0 if files and len(written) == len(files) else 1
+
+
+def processes_of(run: Run) -> list[str]:
+    """Of its newest attempt."""
+    return known_processes(run.folder, run.config, highest_attempt(run.folder.attempts))
 
 
 def hold(run: Run, process: str, kind: CommandKind) -> int:

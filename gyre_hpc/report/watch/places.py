@@ -6,11 +6,14 @@ from pathlib import Path
 import msgspec
 
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
 from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.status import Status
 from gyre_hpc.protocol.node_map import FIRST, NodeMap
+from gyre_hpc.protocol.process_names import in_short
 from gyre_hpc.shell.node_map import read_start
+from gyre_hpc.supervisor.commands import settings_for
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -19,6 +22,18 @@ class Place:
     """For people: cell-1 rank 0."""
     host: str
     pid: int
+
+
+def known_processes(folder: RunFolder, config: Config, attempt: int) -> list[str]:
+    """Those that the attempt was to have, and those that came since. Without an attempt: of the first one on one machine."""
+    try:
+        nodes = msgspec.json.decode(folder.node_map(attempt).read_bytes(), type=NodeMap)
+    except (OSError, msgspec.MsgspecError):
+        nodes = None
+    wanted = settings_for(config, attempt, nodes)
+    events = [event for event in read_events(folder.events_folder) if event.attempt == attempt]
+    came = [str(event.fields["process"]) for event in events if event.kind == "process_registered"]
+    return list(dict.fromkeys([*wanted.services, *wanted.cells, *wanted.extras, *came]))
 
 
 def places_of(folder: RunFolder, attempt: int, status: Status | None, process: str) -> list[Place]:
@@ -35,7 +50,9 @@ def places_of(folder: RunFolder, attempt: int, status: Status | None, process: s
         return ranks + [Place(name=f"{process} server", host=hosts[0], pid=pid) for pid in cell.engine_pids]
     registered = [event for event in events if event.kind == "process_registered" and event.fields["process"] == process]
     if not registered:
-        raise UserError("--process", process, f"attempt {attempt} knows no such process, or it has not spoken yet; see gyre status")
+        there = in_short(dict.fromkeys(str(event.fields["process"]) for event in events if event.kind == "process_registered"))
+        remedy = f"no such process has spoken in attempt {attempt}; those that have: {there or 'none'}"
+        raise UserError("--process", process, remedy)
     return [Place(name=process, host=hosts[0], pid=int(registered[-1].fields["pid"]))]
 
 
