@@ -17,6 +17,7 @@ from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.identity import ExecutionId, GroupId, Version
 from gyre_hpc.protocol.journal import CallBegin, CallEnd, CallProgress, Delivered, ExecutionEnd, Record, Sampling, VersionSpan
 from gyre_hpc.protocol.to_batch import Ended, ScoreState
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.shell.log import MachineLog, read_log
 from gyre_hpc.train import timed_checkpoint
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
@@ -56,9 +57,9 @@ class Past:
         newest = newest_whole(folder.checkpoints)
         assert newest is not None, "a run of at least one update"
         self._state: dict[str, Any] = read_state(newest)
-        self._consumed: list[str] = list(self._state["consumed"])
+        self._consumed = TrainGroups.read(self._state["consumed"])
         self._unwritten: list[asyncio.Future[None]] = []
-        self.num_executions, self.num_calls = len(self._consumed), 0
+        self.num_executions, self.num_calls = len(self._consumed) * group_size, 0
 
     async def grow(self, executions: int) -> None:
         """Whole updates, until so many executions are consumed."""
@@ -74,7 +75,13 @@ class Past:
             events.close()
         version = Version(0, self.update)
         counters = {**self._state["counters"], "groups_begun": self.update * self._groups_per_batch, "update": self.update}
-        state = {**self._state, "version": str(version), "update": self.update - 1, "consumed": self._consumed, "counters": counters}
+        state = {
+            **self._state,
+            "version": str(version),
+            "update": self.update - 1,
+            "consumed": self._consumed.plain(),
+            "counters": counters,
+        }
         timed_checkpoint.save(self._folder.checkpoints / str(version), version, {**state, "manifest_hash": _hash(self.update - 1)})
 
     async def _grow(self) -> None:
@@ -113,7 +120,7 @@ class Past:
             facts = {"execution": execution, "state": "scored", "score": 1.0, "reason": ""}
             self._note("runner-0", "execution_ended", facts)
             self._note("controller", "execution_ended", facts | {"passed": True, "wall_s": 30.0, "purpose": "train"})
-        self._consumed += members
+        self._consumed = self._consumed.united([group])
         self.num_calls += len(members) * self._sizes.calls
         await self._flush()
 

@@ -11,6 +11,7 @@ from typing import Any
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.machines.batch import actions
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_marker, read_state
 
 
@@ -55,7 +56,7 @@ class Checkpoints:
             version=Version.parse(path.name),
             update=int(state.get("update", -1)),
             manifest_hash=str(marker.get("manifest_hash", "")),
-            consumed=tuple(state.get("consumed", ())),
+            consumed=TrainGroups.read(state.get("consumed", [])),
             counters=dict(state.get("counters", {})),
         )
 

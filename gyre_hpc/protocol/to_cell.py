@@ -7,6 +7,7 @@ reordered order does no harm.
 import msgspec
 
 from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 
 class Lease(msgspec.Struct, frozen=True):
@@ -40,8 +41,8 @@ class ApplyOrder(msgspec.Struct, frozen=True):
     """|S|: the scratch sum is divided by it before clipping."""
     version: Version
     """The version the step leads to."""
-    consumed: tuple[str, ...] = ()
-    """Execution ids this update consumes; written into the checkpoint."""
+    consumed: TrainGroups = TrainGroups()
+    """All groups consumed on the way to `version`; written into the checkpoint."""
     counters: dict[str, int] = {}
     """Counters of the batch machine (staleness gates, dispatch) as they are after this update; for the checkpoint."""
     is_last: bool = False

@@ -3,6 +3,7 @@
 import msgspec
 
 from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -28,5 +29,7 @@ class Table(msgspec.Struct, frozen=True, tag="table"):
     """Facts of this shard up to this number are known to the batch machine and may be forgotten."""
     ended: tuple[str, ...] = ()
     """Executions that ended lately: their open calls may be cancelled, their state dropped."""
+    over: TrainGroups = TrainGroups()
+    """Groups that no execution of will ever run again: so that nobody need remember all of those that ended."""
     moved: tuple[tuple[str, str], ...] = ()
     """(call, cell): the KV of the conversation whose newest call is `call` lately went to `cell`; prefer that cell."""

@@ -23,4 +23,4 @@ class Assignment(msgspec.Struct, frozen=True, tag="assignment"):
     number: int
     begin: tuple[Begin, ...] = ()
     acked: tuple[str, ...] = ()
-    """Ended executions the batch machine has recorded: forget them."""
+    """Lives of executions (addresses, identity.py) whose end the batch machine has recorded, or waits for no more: forget them."""

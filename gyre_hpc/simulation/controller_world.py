@@ -6,6 +6,7 @@ from gyre_hpc.machines.batch import actions
 from gyre_hpc.machines.batch.satellites import KeepSatellites
 from gyre_hpc.protocol.journal import execution_of
 from gyre_hpc.protocol.micro_batch import MicroBatch
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.simulation.network import plain
 from gyre_hpc.simulation.process import ActionFailed, Process, Running
 from gyre_hpc.simulation.weights import Content
@@ -54,7 +55,7 @@ class ControllerWorld:
             state = saved.state
             return actions.Checkpoint(
                 folder=folder, version=saved.version, update=int(state["update"]), manifest_hash=str(state["manifest_hash"]),
-                consumed=tuple(state["consumed"]), counters=dict(state["counters"]),
+                consumed=TrainGroups.read(state["consumed"]), counters=dict(state["counters"]),
             )  # fmt: skip
 
         self._after(running, 0.03, work)

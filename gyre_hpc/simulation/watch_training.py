@@ -9,6 +9,7 @@ from gyre_hpc.protocol.identity import ExecutionId, Version
 from gyre_hpc.protocol.supervision import SaveAnswer
 from gyre_hpc.protocol.to_batch import HandIn
 from gyre_hpc.protocol.to_cell import ApplyOrder
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.simulation.kernel import Violation
 from gyre_hpc.simulation.process import Process
 from gyre_hpc.simulation.watch_calls import CallTruth
@@ -76,8 +77,8 @@ class TrainingTruth:
         twice = executions & {one for step in weights.steps for one in step}
         if twice:
             raise Violation(f"update {ask.update}: trained twice: {sorted(twice)}")
-        if not executions <= set(ask.consumed):
-            raise Violation(f"update {ask.update}: the checkpoint will not say that it consumed {sorted(executions - set(ask.consumed))}")
+        if unsaid := [one for one in sorted(executions) if not ask.consumed.holds(one)]:
+            raise Violation(f"update {ask.update}: the checkpoint will not say that it consumed {unsaid}")
         self._staleness(ask.update, record, members)
         self._sim.counts["applies"] += 1
 
@@ -114,10 +115,9 @@ class TrainingTruth:
     def saved(self, version: Version, weights: Weights, state: dict[str, Any]) -> None:
         if weights is None or self.versions.get(version) != weights:
             raise Violation(f"checkpoint {version} holds other weights than that version")
-        consumed = set(state["consumed"])
-        trained = {one for step in weights.steps for one in step}
-        if not trained <= consumed:
-            raise Violation(f"checkpoint {version} does not say that it consumed {sorted(trained - consumed)[:3]}")
+        consumed = TrainGroups.read(state["consumed"])
+        if unsaid := [one for step in weights.steps for one in step if not consumed.holds(one)]:
+            raise Violation(f"checkpoint {version} does not say that it consumed {unsaid[:3]}")
 
     def judge(self, state: Any) -> None:
         """The weights the run ends with."""

@@ -86,6 +86,7 @@ class BatchWorld:
         self._running: set[str] = set()
         self._table = Table(-1, 0.0)
         self._facts: list[FirstCall] = []
+        self._first_fact = 0
         self._seq = 0
         names = tuple(f"cell-{i}" for i in range(cells))
         settings = BatchSettings(
@@ -161,6 +162,9 @@ class BatchWorld:
         elif isinstance(message, Table) and message.number >= self._table.number:
             self._table = message
             self.tables.append(message)
+            while self._facts and self._first_fact <= message.acked:
+                del self._facts[0]
+                self._first_fact += 1
         elif to in self.machines:
             self.tell(to, Received(sender, message), DELAY_S)
 
@@ -182,7 +186,7 @@ class BatchWorld:
 
     def _report(self) -> None:
         self._seq += 1
-        gateway = GatewayReport("gateway-0", 1, self._seq, self._table.number, 0, tuple(self._facts))
+        gateway = GatewayReport("gateway-0", 1, self._seq, self._table.number, self._first_fact, tuple(self._facts))
         runner = RunnerReport(
             "runner-0", 1, self._seq, self._assignment.number, tuple(sorted(self._running)), (), tuple(self._ended.values()), 8
         )

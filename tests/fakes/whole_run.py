@@ -11,13 +11,18 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Self
 
+import msgspec
+
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.stored import load_config
 from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.process_tree import signal_quietly
+from gyre_hpc.protocol.identity import ExecutionId
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive
@@ -123,10 +128,8 @@ class WholeRun:
         return dict(json.loads(self.folder.summary.read_text()))
 
     def consumed(self) -> list[str]:
-        """Execution ids in the newest whole checkpoint."""
-        newest = newest_whole(self.folder.checkpoints)
-        assert newest is not None, "no whole checkpoint"
-        return list(read_state(newest)["consumed"])
+        """As `consumed`, of this run."""
+        return consumed(self.folder)
 
     def half_written(self) -> list[Path]:
         """Files and folders that were to be renamed and were not."""
@@ -138,6 +141,19 @@ def _argv(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def consumed(folder: RunFolder) -> list[str]:
+    """Executions of the groups in the newest whole checkpoint, by the names that they began with."""
+    newest = newest_whole(folder.checkpoints)
+    assert newest is not None, "no whole checkpoint"
+    groups, size = TrainGroups.read(read_state(newest)["consumed"]), load_config(folder.config).algo.group_size
+    return [str(ExecutionId(group.purpose, group.slot, group.group, index)) for group in groups for index in range(size)]
+
+
+def first_names(executions: Iterable[str]) -> set[str]:
+    """Whatever try of them it was."""
+    return {str(msgspec.structs.replace(ExecutionId.parse(execution), restart=0)) for execution in executions}
 
 
 def unended(events: list[Event]) -> set[str]:

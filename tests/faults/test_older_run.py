@@ -13,7 +13,7 @@ from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import summarize
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
-from tests.fakes.whole_run import WholeRun
+from tests.fakes.whole_run import WholeRun, first_names
 
 OLD = Path(__file__).parents[1] / "fixtures" / "run_of_format_1"
 
@@ -30,7 +30,7 @@ def test_its_report_opens_and_its_numbers_are_those_it_had(tmp_path: Path):
 
 def test_it_goes_on_where_it_stood_and_is_of_the_present_format_then(tmp_path: Path):
     folder = RunFolder(shutil.copytree(OLD, tmp_path / "run"))
-    consumed_before = set(read_consumed(folder))
+    consumed_before = first_names(read_consumed(folder))
     with WholeRun(tmp_path, f"resume={folder.root}", "algo.updates=3") as run:
         assert run.wait_end() == 0, run.printed
         assert run.summary()["updates"] == 3 and run.summary()["attempts"] == 2

@@ -13,9 +13,8 @@ from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.job_record import RUN, jobs_of
 from gyre_hpc.observability.status import Status, read_status
 from gyre_hpc.shell.lifetime import PARENT_PID
-from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, wait_for
-from tests.fakes.whole_run import unended
+from tests.fakes.whole_run import consumed, first_names, unended
 from tests.slurm.cluster import Cluster, JobState
 
 UPDATES = 10
@@ -139,10 +138,8 @@ class SlurmRun:
         return dict(json.loads((self.folder.attempts / str(attempt) / "end.json").read_text()))
 
     def consumed(self) -> list[str]:
-        """Execution ids in the newest whole checkpoint."""
-        newest = newest_whole(self.folder.checkpoints)
-        assert newest is not None, "no whole checkpoint"
-        return list(read_state(newest)["consumed"])
+        """As `consumed`, of this run."""
+        return consumed(self.folder)
 
     def expect_whole(self, attempts: int, updates: int = UPDATES) -> None:
         """All updates, made from tokens; nothing trained twice, nothing lost."""
@@ -152,7 +149,7 @@ class SlurmRun:
         assert (summary["tokens"]["lost"], summary["tokens"]["resampled"]) == (0, 0), summary["tokens"]
         assert not self.events("token_fault")
         # An end counts once its record is written. A controller that is killed before it has noted it says so to nobody.
-        assert unended(self.events()) <= set(self.consumed())
+        assert first_names(unended(self.events())) <= set(self.consumed())
         assert len(self.consumed()) == len(set(self.consumed())) == updates * 3 * 4
 
 

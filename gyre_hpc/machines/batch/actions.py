@@ -4,6 +4,7 @@ import msgspec
 
 from gyre_hpc.protocol.identity import GroupId, Version
 from gyre_hpc.protocol.to_batch import Ended
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 
 class FindCheckpoint(msgspec.Struct, frozen=True, tag=True):
@@ -17,8 +18,8 @@ class Checkpoint(msgspec.Struct, frozen=True, tag=True):
     update: int
     """Update that led to it; -1: warm start."""
     manifest_hash: str = ""
-    consumed: tuple[str, ...] = ()
-    """All executions consumed on the way to it."""
+    consumed: TrainGroups = TrainGroups()
+    """All groups consumed on the way to it."""
     counters: dict[str, int] = {}
 
 

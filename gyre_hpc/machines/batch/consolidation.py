@@ -6,7 +6,7 @@ from gyre_hpc.machines.base import Effect, Failed, Finished, Note, Start
 from gyre_hpc.machines.batch.actions import Checkpoint, FindCheckpoint
 from gyre_hpc.machines.batch.commit import Commit, manifest_hash, nonce_of
 from gyre_hpc.machines.batch.fleet import Move
-from gyre_hpc.machines.batch.forgetting import forget
+from gyre_hpc.machines.batch.forgetting import forget, why_not_back_to
 from gyre_hpc.machines.batch.giving_up import begin_anew
 from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.intake import lose_cell
@@ -150,16 +150,10 @@ def apply_order(state: State) -> ApplyOrder | None:
         manifest_hash=intent.manifest_hash,
         num_executions=intent.num_executions,
         version=intent.version,
-        consumed=_consumed(state, intent),
+        consumed=state.groups.consumed_with(intent.groups),
         is_last=intent.update + 1 >= state.settings.updates,
         counters={"groups_begun": state.groups.begun["train"], "update": intent.update + 1},
     )
-
-
-def _consumed(state: State, intent: CommitIntended) -> tuple[str, ...]:
-    """Every execution consumed on the way to the version the intent leads to."""
-    groups = [group for group in state.groups.of_purpose("train") if group.state is GroupState.consumed or group.id in intent.groups]
-    return tuple(member for group in groups for member in group.members)
 
 
 def _publish_if_applied(state: State, now: float) -> list[Effect]:
@@ -231,6 +225,8 @@ def found_checkpoint(state: State, now: float, told: Finished | Failed) -> list[
         state.looked_for_checkpoint = False
         return [Note("alarm", {"what": "checkpoints cannot be read", "reason": told.reason})]
     checkpoint: Checkpoint | None = told.result
+    if why := why_not_back_to(state, checkpoint.version.step if checkpoint is not None else 0):
+        return finish(state, now, _DAMAGED, why)
     if checkpoint is not None:
         return load(state, checkpoint)
     if state.version is None:
@@ -262,14 +258,14 @@ def load(state: State, checkpoint: Checkpoint) -> list[Effect]:
     """Go back to a checkpoint: consumed is what it says, the rest of later updates is trained again."""
     lineage = state.lineage = max(checkpoint.version.lineage, state.version.lineage if state.version else 0, state.lineage) + 1
     target = Version(lineage, checkpoint.version.step)
-    consumed = set(checkpoint.consumed)
     state.groups.unconsume_from(target.step)
     unpublished: list[tuple[GroupId, int]] = []
     for group in state.groups.of_purpose("train"):
-        if group.state is GroupState.complete and consumed & set(group.members):
+        if group.state is GroupState.complete and group.id in checkpoint.consumed:
             group.state, group.update = GroupState.consumed, _update_of(state, group.id, target.step - 1)
             unpublished.append((group.id, group.update))
     state.forget_intents_from(target.step)
+    state.saved_steps = ()
     state.batch, state.commit = new_batch(target.step), None
     for cell in state.fleet.cells.values():
         cell.fence += 1

@@ -1,14 +1,16 @@
 """Executions and groups: who runs, who ended, which group is complete, which version it began with.
 
-A group is begun -> complete (all its executions ended) -> chosen (for the open batch) -> consumed.
+A group is begun -> complete (all its executions ended) -> chosen (for the open batch) -> consumed -> retired: only its number is kept.
 Evaluation and warm start use groups of one execution; they never reach `chosen`.
 """
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gyre_hpc.protocol.identity import ExecutionId, GroupId, Version
 from gyre_hpc.protocol.to_batch import Ended, ScoreState
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 WARM_TASKS = 1_000_000
 """Warm start uses tasks of the train split from here on, so that no training group repeats one."""
@@ -40,8 +42,6 @@ class Group:
     """Update it was chosen for."""
     former: list[str] = field(default_factory=list)
     """Executions whose places others took."""
-    forgotten: bool = False
-    """Nobody holds what its executions said."""
 
     @property
     def oldest_possible_step(self) -> int:
@@ -62,7 +62,7 @@ class Group:
 
 
 class Groups:
-    """All groups of the run, by id; counters kept at O(1) per event."""
+    """The groups of the run that are not retired, by id; counters kept at O(1) per event."""
 
     def __init__(self, groups_per_batch: int, group_size: int) -> None:
         self._per_batch, self._size = groups_per_batch, group_size
@@ -70,6 +70,10 @@ class Groups:
         self._by_slot: dict[tuple[str, int], list[Group]] = {}
         self._unconsumed: dict[GroupId, Group] = {}
         """Training groups, oldest first; those consumed since it was last looked at too."""
+        self.retired = TrainGroups(groups_per_batch)
+        """What is said of their executions comes too late."""
+        self.retired_step = 0
+        """Updates before it consumed them: weights of an earlier step cannot be gone back to."""
         self.begun = {"train": 0, "eval": 0, "warm": 0}
         self.live: dict[str, GroupId] = {}
         """Executions begun and not ended -> group."""
@@ -170,6 +174,23 @@ class Groups:
             if group.state is GroupState.chosen or (group.state is GroupState.consumed and group.update >= step):
                 group.state, group.update = GroupState.complete, -1
         self._unconsumed = {group.id: group for group in self.of_purpose("train")}
+
+    def retire(self, groups: Iterable[Group], step: int) -> None:
+        """They were consumed by updates before `step`, and no weights before that will be gone back to."""
+        ids = [group.id for group in groups]
+        for id in ids:
+            of_slot = self._by_slot[id.purpose, id.slot]
+            of_slot.remove(self.groups.pop(id))
+            if not of_slot:
+                del self._by_slot[id.purpose, id.slot]
+            self._unconsumed.pop(id, None)
+        self.retired = self.retired.united(ids)
+        self.retired_step = max(self.retired_step, step if ids else 0)
+
+    def consumed_with(self, ids: Iterable[GroupId]) -> TrainGroups:
+        """All training groups that were consumed so far, and `ids`."""
+        kept = [group.id for group in self.of_purpose("train") if group.state is GroupState.consumed]
+        return self.retired.united((*kept, *ids))
 
     def ends_of(self, purpose: str, slot: int) -> list[Ended]:
         """Of a trial."""

@@ -1,6 +1,7 @@
 """From a decision to role changes: one cell at a time, core first in and last out, every step of DESIGN §4 in order."""
 
 import statistics
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 
 from gyre_hpc.machines.base import Effect, Note
@@ -10,6 +11,9 @@ from gyre_hpc.protocol.identity import Role
 from gyre_hpc.protocol.to_batch import GatewayReport
 from gyre_hpc.protocol.to_cell import KvOrder
 from gyre_hpc.scheduler.base import Decision
+
+_NEWEST = 9
+"""Switches of each direction that the median is of."""
 
 
 class Lending:
@@ -22,26 +26,27 @@ class Lending:
         """Median of both directions together, as measured lately; the configured guess until then."""
         self.pull_s = pull_s
         """As `switch_s`."""
-        self._seconds: dict[str, list[float]] = {"rollout_to_train": [], "train_to_rollout": [], "pull": []}
-        self._seen: set[tuple[str, int]] = set()
+        self._seconds: defaultdict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_NEWEST))
+        self._seen: dict[str, int] = {}
+        """Cell -> term of its newest switch taken: terms only grow."""
 
     def observe(self, cell: Cell) -> list[Effect]:
         """Take a finished switch out of the newest report, once."""
         switch = cell.report.switch if cell.report is not None else None
-        if switch is None or (cell.name, switch.term) in self._seen:
+        if switch is None or switch.term <= self._seen.get(cell.name, -1):
             return []
-        self._seen.add((cell.name, switch.term))
+        self._seen[cell.name] = switch.term
         steps = dict(switch.steps)
         pull = steps.pop("pull", None)
         if pull is not None:
             self._seconds["pull"].append(pull)
-        self._seconds.setdefault(switch.direction, []).append(sum(steps.values()))
+        self._seconds[switch.direction].append(sum(steps.values()))
         self._summarize()
         leaves = {"leave_table": cell.leave_s} if switch.direction == "rollout_to_train" and switch.term == cell.term else {}
         return [Note("switch", {"cell": cell.name, "term": switch.term, "direction": switch.direction, "steps": leaves | switch.steps})]
 
     def _summarize(self) -> None:
-        there, back, pulls = (self._seconds[name][-9:] for name in ("rollout_to_train", "train_to_rollout", "pull"))
+        there, back, pulls = (self._seconds[name] for name in ("rollout_to_train", "train_to_rollout", "pull"))
         if there and back:
             self.switch_s = statistics.median(there) + statistics.median(back)
         if pulls:

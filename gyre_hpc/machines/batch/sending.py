@@ -18,10 +18,11 @@ from gyre_hpc.machines.batch.records import Published
 from gyre_hpc.machines.batch.sources import choose_sources, holders_of
 from gyre_hpc.machines.batch.state import State
 from gyre_hpc.machines.batch.trial import Phase
-from gyre_hpc.protocol.identity import Version
+from gyre_hpc.protocol.identity import Version, address
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_gateway import Row, Table
 from gyre_hpc.protocol.to_runner import Assignment, Begin
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 _REMEMBER_ENDED_S = 15.0
 """Gateways are told of an ended execution for this long; then its records are in the journal or never will be."""
@@ -122,16 +123,17 @@ def send_tables(state: State, now: float) -> list[Effect]:
         document = state.tables.get(shard)
         if document is None:
             document = state.tables[shard] = Document(shard, 0)
-        stamp = partial(_stamp_table, lease_s=settings.table_lease_s, acked=state.gateway_acked.get(shard, -1))
+        acked, over = state.gateway_acked.get(shard, -1), state.groups.retired
+        stamp = partial(_stamp_table, lease_s=settings.table_lease_s, acked=acked, over=over)
         seen = state.gateways[shard].table if shard in state.gateways else -1
         sent = document.update(now, table, stamp, document.number if seen >= state.table_number else -1, settings.resend_s)
         effects += sent or document.renew(now, stamp, settings.table_lease_s / 5)
     return effects
 
 
-def _stamp_table(content: Any, number: int, *, lease_s: float, acked: int) -> Table:
+def _stamp_table(content: Any, number: int, *, lease_s: float, acked: int, over: TrainGroups) -> Table:
     rows, ended, moved = content[1]
-    return Table(number=content[0], lease_s=lease_s, rows=rows, acked=acked, ended=ended, moved=moved)
+    return Table(number=content[0], lease_s=lease_s, rows=rows, acked=acked, ended=ended, over=over, moved=moved)
 
 
 def next_table(state: State) -> int:
@@ -153,7 +155,7 @@ def send_assignments(state: State, now: float) -> list[Effect]:
     for runner, report in state.runners.items():
         wanted = sorted([one for one in live if assigned.get(one) == runner and one not in restarting])
         begin = tuple([_begin(state, execution) for execution in wanted])
-        acked = tuple([ended.execution for ended in report.ended if not state.groups.is_awaited(ended)])
+        acked = tuple([address(ended.execution, ended.life) for ended in report.ended if not state.groups.is_awaited(ended)])
         document = state.assignment_documents.get(runner)
         if document is None:
             document = state.assignment_documents[runner] = Document(runner, state.settings.number_base)

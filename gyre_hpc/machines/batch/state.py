@@ -53,6 +53,8 @@ class State:
     """In a row, without an update between them."""
     intents: dict[int, CommitIntended] = field(default_factory=dict)
     """Newest intent per update: what an applied update consumed."""
+    saved_steps: tuple[int, ...] = ()
+    """Of the newest checkpoints of this lineage, as the core told of them, ascending."""
     gateways: dict[str, GatewayReport] = field(default_factory=dict)
     gateway_heard: dict[str, float] = field(default_factory=dict)
     gateway_seen: dict[str, int] = field(default_factory=dict)

@@ -55,6 +55,7 @@ def _restart(state: State, now: float, *, old: str) -> list[Effect]:
     if not state.groups.is_known(old):
         return []
     new = state.groups.restart(old)
+    state.spared_s.pop(old, None)
     return [Note("execution_restarted", {"execution": new, "instead_of": old})]
 
 

@@ -13,6 +13,7 @@ from gyre_hpc.machines.call.progress import flush, release_cell
 from gyre_hpc.machines.call.shard import Shard
 from gyre_hpc.machines.call.turns import digest_turns, text_digest
 from gyre_hpc.protocol.journal import CallEnd, ExecutionEnd, Stored
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 
 def close(shard: Shard, live: LiveCall, finish: str) -> None:
@@ -119,6 +120,16 @@ def end_execution(shard: Shard, execution: str) -> None:
         refuse(shard, conn, 404, "execution_ended", f"execution {execution} has ended")
     if shard.trees.pop(execution, None) is not None:
         shard.persist(ExecutionEnd(execution, shard.unix()))
+
+
+def end_groups(shard: Shard, groups: TrainGroups) -> None:
+    """The batch machine says that all their executions are over: also those of which this shard was not told one by one in time."""
+    if not shard.ended.take(groups):
+        return
+    for execution in [execution for execution in (*shard.trees, *shard.earlier) if execution in shard.ended]:
+        shard.earlier.pop(execution, None)
+        if execution in shard.trees:
+            end_execution(shard, execution)
 
 
 def _record_end(shard: Shard, live: LiveCall, answer: Answer) -> None:

@@ -128,6 +128,7 @@ class GatewayMachine(Machine):
         for execution in table.ended:
             if execution not in shard.ended:
                 ending.end_execution(shard, execution)
+        ending.end_groups(shard, table.over)
         if shard.routing.take(shard.now, table):
             shard.emit(Note("table", {"number": table.number, "cells": [row.cell for row in table.rows]}))
             sampling.rehome(shard, sorted(shard.routing.moved))

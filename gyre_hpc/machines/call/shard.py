@@ -8,6 +8,7 @@ from gyre_hpc.machines.call.homes import Homes
 from gyre_hpc.machines.call.journal_queue import JournalQueue
 from gyre_hpc.machines.call.live import CallState, Conns, LiveCall
 from gyre_hpc.machines.call.outbox import Outbox
+from gyre_hpc.machines.call.over import Over
 from gyre_hpc.machines.call.recorded import RecordedTree
 from gyre_hpc.machines.call.routing import Routing
 from gyre_hpc.machines.call.settings import GatewaySettings
@@ -32,8 +33,7 @@ class Shard:
         self.trees: dict[str, RecordedTree] = {}
         self.earlier: dict[str, EarlierTree] = {}
         """Executions of earlier attempts that nobody has asked for in this one."""
-        self.ended: set[str] = set()
-        """Executions that take no more calls."""
+        self.ended = Over()
         self.live: dict[str, LiveCall] = {}
         self.conns = Conns()
         self.waiting: dict[str, None] = {}

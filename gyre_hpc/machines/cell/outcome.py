@@ -32,6 +32,7 @@ from gyre_hpc.machines.cell.state import State
 from gyre_hpc.machines.cell.switch import Done
 from gyre_hpc.protocol.to_batch import Applied, CellState, CommitPhase
 from gyre_hpc.protocol.to_cell import ApplyOrder
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 _MOVES: dict[type, CellState] = {
     CloseAdmission: CellState.draining,
@@ -216,7 +217,7 @@ def checkpoint_state(ask: ApplyOrder, applied: Applied) -> dict[str, object]:
         "update": applied.update,
         "manifest_hash": applied.manifest_hash,
         "num_executions": ask.num_executions,
-        "consumed": list(ask.consumed),
+        "consumed": ask.consumed.plain(),
         "counters": dict(ask.counters),
         "metrics": dict(applied.metrics),
     }
@@ -227,5 +228,11 @@ def _fitted(state: State, step: Fit) -> None:
     state.body.trainer = state.body.last = step.version
     state.body.store.add(step.version)
     state.fit_progress, state.fitting = 1.0, step.id
-    fitted: dict[str, object] = {"version": str(step.version), "update": -1, "manifest_hash": "", "consumed": [], "counters": {}}
+    fitted: dict[str, object] = {
+        "version": str(step.version),
+        "update": -1,
+        "manifest_hash": "",
+        "consumed": TrainGroups().plain(),
+        "counters": {},
+    }
     state.pending = [SaveCheckpoint(version=step.version, state=fitted, deadline_s=state.settings.save_deadline_s)]

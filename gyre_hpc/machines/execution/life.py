@@ -3,6 +3,7 @@
 import enum
 from dataclasses import dataclass
 
+from gyre_hpc.protocol.identity import address
 from gyre_hpc.protocol.to_runner import Begin
 
 
@@ -48,6 +49,11 @@ class Life:
     def number(self) -> int:
         """Which life of its execution it is."""
         return self.begin.life
+
+    @property
+    def address(self) -> str:
+        """Of this very life."""
+        return address(self.id, self.number)
 
     def key(self, verb: str) -> str:
         """Name of an action or timer of this execution."""

@@ -95,6 +95,7 @@ class RunnerMachine(Machine):
         effects = [*self._membership.beat(), Start(SWEEP, SweepWorkspaces()), *self._reporter.soon()]
         for lost in self._book.read(records):
             effects += self._persist_end(lost)
+        self._wanted.oldest = self._book.assignment
         return effects
 
     def _assigned(self, now: float, assignment: Assignment) -> list[Effect]:
@@ -107,10 +108,7 @@ class RunnerMachine(Machine):
             begin = self._wanted.now(life)
             effects += self._drop(life) if begin is None else shorten(life, begin, now)
         for begin in self._wanted:
-            if self._book.knows(begin.execution, begin.life):
-                self._book.ask_again(begin.execution)
-            else:
-                self._take(begin.execution)
+            self._take(begin.execution)
         return effects
 
     def _take(self, execution: str) -> None:
@@ -273,15 +271,15 @@ class RunnerMachine(Machine):
         del self._lives[life.id]
         self._take(life.id)
         cleared = clear(life, under_way) if life.stage is not Stage.recording else []
-        return [*cleared, self._persist_forgotten((life.id,)), *self._reporter.soon()]
+        return [*cleared, self._persist_forgotten((life.address,)), *self._reporter.soon()]
 
     def _persist_end(self, ended: Ended) -> list[Effect]:
         self._ending[ended.execution] = ended
         return [Persist(f"end/{ended.execution}", Finish(ended))]
 
-    def _persist_forgotten(self, executions: tuple[str, ...]) -> Effect:
+    def _persist_forgotten(self, addresses: tuple[str, ...]) -> Effect:
         self._num_forgets += 1
-        return Persist(f"forget/{self._num_forgets}", Forgotten(executions))
+        return Persist(f"forget/{self._num_forgets}", Forgotten(addresses, self._wanted.number))
 
     def _ended(self, execution: str) -> list[Effect]:
         self._lives.pop(execution, None)

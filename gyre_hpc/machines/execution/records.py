@@ -22,6 +22,9 @@ class Forgotten(msgspec.Struct, frozen=True, tag="forgotten"):
     """Acknowledged by the batch machine, or dropped by it before the end."""
 
     executions: tuple[str, ...]
+    """Addresses of lives (protocol/identity.py)."""
+    assignment: int = -1
+    """The newest one taken by then: older ones, which may still want them, count for nothing. -1: of a runner that did not note it."""
 
 
 Record = Began | Finish | Forgotten

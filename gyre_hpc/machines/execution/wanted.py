@@ -11,11 +11,13 @@ class Wanted:
 
     def __init__(self) -> None:
         self.number = -1
+        self.oldest = -1
+        """Lowest number that counts: an earlier life of the runner had this one."""
         self._begins: dict[str, Begin] = {}
 
     def take(self, assignment: Assignment) -> bool:
         """True if it is newer than what was known."""
-        if assignment.number <= self.number:
+        if assignment.number <= self.number or assignment.number < self.oldest:
             return False
         self.number = assignment.number
         self._begins = {begin.execution: begin for begin in assignment.begin}

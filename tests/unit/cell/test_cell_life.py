@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from gyre_hpc.config.schema import ClusterConfig
-from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.to_batch import CellReport, CellState, CommitPhase
 from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder
+from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.train.checkpoint_folder import check, read_state
 from tests.fakes.cell_stage import Stage, tiny_config
 
 V0, V1 = Version(0, 0), Version(0, 1)
+CONSUMED = TrainGroups.of(2, [GroupId("train", 0, 0)])
 CORE = {"is_core": True, "version": V0, "update": 0}
 
 
@@ -41,7 +43,7 @@ def test_a_cell_serves_trains_commits_alone_and_serves_what_it_learned(tmp_path:
         assert applied.version == V1 and applied.metrics["grad_norm"] > 0
         folder = stage.folder.checkpoints / "0.1"
         assert check(folder)["manifest_hash"] == "hash-0"
-        assert read_state(folder)["consumed"] == ["train-0-0-0"]
+        assert read_state(folder)["consumed"] == CONSUMED.plain()
 
         stage.order("cell-0", term=3, role=Role.rollout, is_core=True, version=V1, update=1)
         back = stage.until("cell-0", state_is(CellState.rollout, 3), "serving version 0.1")
@@ -73,7 +75,7 @@ def train_one_update(stage: Stage):
     commit = CommitOrder(1, ("cell-0",), hosted.commit.address, "n", True)
     stage.order("cell-0", **train, commit=commit)
     stage.until("cell-0", phase_is(CommitPhase.reduced), "reduced")
-    apply = ApplyOrder(0, "hash-0", 6, V1, ("train-0-0-0",), {"slots": 1})
+    apply = ApplyOrder(0, "hash-0", 6, V1, CONSUMED, {"slots": 1})
     stage.order("cell-0", **train, commit=commit, apply=apply)
     report = stage.until("cell-0", lambda report: report.applied is not None, "applied")
     stage.order("cell-0", **train, commit=commit, apply=apply)

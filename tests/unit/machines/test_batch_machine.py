@@ -5,7 +5,6 @@ import pytest
 
 from gyre_hpc.config.schema import SchedulerConfig, SchedulerMode, Staleness
 from gyre_hpc.machines.batch.facts import curve_of
-from gyre_hpc.machines.batch.groups import GroupState
 from gyre_hpc.machines.batch.watchdog import starts_late
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import CellState
@@ -27,9 +26,9 @@ def test_every_mode_makes_all_updates_and_consumes_every_group_once(mode: Schedu
     world = finished(BatchWorld(scheduler=scheduler(mode)))
     applied = world.kinds("applied")
     assert [fields["update"] for fields in applied] == [0, 1, 2]
-    groups = world.batch.state.groups.of_purpose("train")
-    assert len(groups) == 12 and all(group.state is GroupState.consumed for group in groups)
-    assert sorted(group.update for group in groups) == sorted([0, 1, 2] * 4)
+    ready = [(fields["group"], fields["update"]) for fields in world.kinds("group_ready")]
+    assert sorted(update for _, update in ready) == sorted([0, 1, 2] * 4) and len({group for group, _ in ready}) == 12
+    assert sorted(map(str, world.batch.state.groups.consumed_with(()))) == sorted(group for group, _ in ready)
 
 
 @pytest.mark.parametrize("staleness", [Staleness.window, Staleness.wait])

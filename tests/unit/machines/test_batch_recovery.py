@@ -18,6 +18,7 @@ from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.to_batch import CellState, RunnerReport, ScoreState
 from gyre_hpc.protocol.to_cell import Order
 from gyre_hpc.protocol.to_runner import Assignment
+from gyre_hpc.protocol.train_groups import TrainGroups
 from tests.fakes.batch_bench import CELLS, DONE, FIRST, GROUPS, HISTORY, ended, machine, report, tell
 
 
@@ -50,7 +51,7 @@ def test_what_a_checkpoint_consumed_stays_consumed_over_a_controller_restart() -
 def test_an_unpublished_update_found_in_a_checkpoint_is_recorded_as_consumed() -> None:
     intent = CommitIntended(0, "hash", Version(0, 1), GROUPS[:2], 2)
     made, _ = machine(*HISTORY, *DONE, intent, attempt=2)
-    consumed = tuple(f"{id}-0" for id in GROUPS[:2])
+    consumed = TrainGroups.of(2, GROUPS[:2])
     found = Checkpoint(folder="checkpoints/0.1", version=Version(0, 1), update=0, consumed=consumed)
     effects = made.handle(1.0, Finished("find_checkpoint", found))
     records = [e.record for e in effects if isinstance(e, Persist) and isinstance(e.record, LineageBegun)]

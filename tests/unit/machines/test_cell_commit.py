@@ -2,15 +2,17 @@
 
 from gyre_hpc.machines.cell import CellSettings
 from gyre_hpc.machines.cell.actions import AbortReduce, Accumulate, AppliedRecord, Apply, FetchMicroBatch, HostGroup, Reduce, SaveCheckpoint
-from gyre_hpc.protocol.identity import Role, Version
+from gyre_hpc.protocol.identity import GroupId, Role, Version
 from gyre_hpc.protocol.to_batch import Applied, CellState, CommitPhase, HandIn
 from gyre_hpc.protocol.to_cell import ApplyOrder, CommitOrder
+from gyre_hpc.protocol.train_groups import TrainGroups
 from tests.fakes.cell_driver import V0, V1, CellDriver, leases
 
 TRAIN = {"term": 1, "role": Role.train, "version": V0, "update": 0, "is_core": True}
 MEMBER = TRAIN | {"is_core": False, "sources": ("http://core",)}
 TWO = ("cell-0", "cell-1")
-APPLY = ApplyOrder(update=0, manifest_hash="h", num_executions=8, version=V1, consumed=("train-0-0-0",), counters={"slots": 1})
+CONSUMED = TrainGroups.of(2, [GroupId("train", 0, 0)])
+APPLY = ApplyOrder(update=0, manifest_hash="h", num_executions=8, version=V1, consumed=CONSUMED, counters={"slots": 1})
 
 
 def with_sum(base: dict = TRAIN, name: str = "cell-0", **settings: object) -> CellDriver:
@@ -131,7 +133,7 @@ def test_an_update_is_saved_then_persisted_then_reported():
     cell.finish(Apply)
     assert cell.is_running(SaveCheckpoint) and cell.report.applied is None
     save = cell.running[cell.key_of(SaveCheckpoint)]
-    assert isinstance(save, SaveCheckpoint) and save.state["manifest_hash"] == "h" and save.state["consumed"] == ["train-0-0-0"]
+    assert isinstance(save, SaveCheckpoint) and save.state["manifest_hash"] == "h" and save.state["consumed"] == CONSUMED.plain()
     cell.finish(SaveCheckpoint)
     assert cell.is_running(AppliedRecord) and cell.report.applied is None
     cell.finish(AppliedRecord)

@@ -13,7 +13,7 @@ from gyre_hpc.protocol.supervision import FinishRun, RestartCell, SaveAnswer, Sa
 from gyre_hpc.protocol.to_cell import CommitOrder, Order
 from tests.fakes.batch_bench import FIRST, HISTORY, machine, report, tell
 from tests.fakes.cell_driver import V0, V1, CellDriver, leases
-from tests.unit.machines.test_cell_commit import APPLY, TWO
+from tests.unit.machines.test_cell_commit import APPLY, CONSUMED, TWO
 from tests.unit.machines.test_supervision import SETTINGS, Bench, actions, live_bench, timers
 
 STOP = FinishRun(STOPPED, "SIGUSR2")
@@ -97,7 +97,7 @@ def test_a_core_told_so_saves_what_was_passed_over_and_says_when_it_is_done() ->
     assert cell.report.applied is not None and "save_checkpoint" not in cell.ran and cell.report.saved == V0
     cell.order(**(TRAIN | {"version": V1, "update": 1}), save=True)
     save = cell.running[cell.key_of(SaveCheckpoint)]
-    assert isinstance(save, SaveCheckpoint) and save.version == V1 and save.state["consumed"] == ["train-0-0-0"]
+    assert isinstance(save, SaveCheckpoint) and save.version == V1 and save.state["consumed"] == CONSUMED.plain()
     cell.finish(SaveCheckpoint)
     assert cell.report.saved == V1
     record = cell.running[cell.key_of(AppliedRecord)]
