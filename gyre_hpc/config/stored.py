@@ -4,6 +4,7 @@ Its last line is the number of the run folder's format, which is also how a file
 
     1   no number; everything on one machine, no `launch`, no `replay`
     2   the number; `launch`, `replay`, and an attempt's own record (attempts/<n>/config.yaml, versions.json)
+    3   a checkpoint names the groups it consumed as ranges, no longer all executions; the same groups of the configuration
 
 FORMAT rises when something in a run folder would be read wrongly by the one before, or when the absence of a key means something
 else than its default of today; OLDER then says what. A key whose default means what its absence meant needs neither.
@@ -22,10 +23,11 @@ from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import NoRun, UserError
 from gyre_hpc.whole_file import write_whole
 
-FORMAT = 2
+FORMAT = 3
 """What this gyre_hpc writes; it reads this one and those in OLDER."""
 OLDER: dict[int, dict[str, Any]] = {
     1: {"launch": {"snapshot": False}, "replay": {}},  # it ran from where the code stood
+    2: {},
 }
 """Format -> top-level fields that it did not have, with what their absence meant."""
 _KEY = "format"

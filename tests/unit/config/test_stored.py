@@ -103,6 +103,13 @@ def test_a_run_of_the_previous_format_is_read_as_it_was_meant(tmp_path: Path):
     assert read_config(tmp_path / "config.yaml") == (config, FORMAT)
 
 
+def test_a_run_whose_checkpoints_name_every_execution_is_read_like_one_of_today(tmp_path: Path):
+    path = tmp_path / "config.yaml"
+    store_config(Config(), path)
+    path.write_text(path.read_text().replace(f"format: {FORMAT}", "format: 2"))
+    assert read_config(path) == (Config(), 2)
+
+
 @pytest.mark.parametrize("lost", ["debug", "seed"])
 def test_a_damaged_run_of_the_previous_format_is_told_from_a_whole_one(tmp_path: Path, lost: str):
     stored = OmegaConf.load(FIXTURES / "run_of_format_1" / "config.yaml")

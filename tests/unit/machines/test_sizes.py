@@ -1,10 +1,13 @@
-"""What machines keep does not grow with executions that are over, but for a name each."""
+"""What machines keep does not grow with executions that are over; a shard keeps a name of each until its whole group is over."""
 
 from typing import Any
 
-from gyre_hpc.machines.base import Effect, Persist, Persisted
+from gyre_hpc.machines.base import Effect, Persist, Persisted, Received
 from gyre_hpc.machines.batch.records import AttemptBegun
+from gyre_hpc.protocol.identity import GroupId
 from gyre_hpc.protocol.to_batch import Ended, ExecutionTakenUp, GatewayReport, RunnerReport, ScoreState
+from gyre_hpc.protocol.to_gateway import Table
+from gyre_hpc.protocol.train_groups import TrainGroups
 from tests.fakes.batch_bench import GROUPS, HISTORY, machine, tell
 from tests.fakes.call_parts import Client, row
 from tests.fakes.call_world import CallWorld
@@ -35,7 +38,7 @@ def play(world: CallWorld, first: int, num: int) -> None:
         world.clients.remove(client)
 
 
-def test_a_gateway_keeps_nothing_but_the_names_of_executions_that_ended() -> None:
+def test_a_gateway_keeps_nothing_but_the_names_of_executions_whose_groups_are_not_over() -> None:
     world = CallWorld()
     world.set_table(row(0))
     play(world, 0, 4)
@@ -44,8 +47,11 @@ def test_a_gateway_keeps_nothing_but_the_names_of_executions_that_ended() -> Non
     after = sizes(world.shard)
     # How the newest groups opened is remembered, so many of them at most.
     grown = {name: (before[name], size) for name, size in after.items() if size > before[name] and name != "homes._openings"}
-    assert grown == {"ended": (4, 24)}
+    assert grown == {"ended._names": (4, 24)}
     assert len(world.timers) == num_timers and not world.actions
+    over = TrainGroups.of(24, [GroupId("train", 0, number) for number in range(23)])
+    world.tell(Received("controller", Table(world.table + 1, 5.0, (row(0),), over=over)))
+    assert world.shard.ended.num_names == 1
 
 
 def settle(made: Any, effects: list[Effect]) -> None:
