@@ -1,6 +1,6 @@
-"""gyre compare SWEEP | RUN RUN ...: a line per run with what it alone was told and its figures; then all numbers, differences first.
+"""gyre compare SWEEP | RUN RUN ...: a line per run with what it alone was told and its figures; --full: all numbers, differences first.
 
-The folder of a sweep stands for its runs; of a sweep alone only the lines are shown, unless --full asks for all numbers.
+The folder of a sweep stands for its runs.
 """
 
 import argparse
@@ -10,14 +10,14 @@ from gyre_hpc.errors import UserError
 
 def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("runs", metavar="SWEEP|RUN", nargs="+", help="the folder of a sweep, or run folders, two or more")
-    parser.add_argument("--full", action="store_true", help="of a sweep too: every number of every run")
+    parser.add_argument("--full", action="store_true", help="every number of every run too")
     parser.add_argument("--json", action="store_true", help="print a JSON object: run -> summary, with told, tokens_per_s, idle_share")
 
 
 def call(args: argparse.Namespace) -> int:
     import msgspec
 
-    from gyre_hpc.report.compare import compare
+    from gyre_hpc.report.compare import changes_apart, compare
     from gyre_hpc.report.figures import figures, runs_in, table
     from gyre_hpc.report.story import read_story
 
@@ -34,9 +34,12 @@ def call(args: argparse.Namespace) -> int:
         both = {run.name: {**msgspec.to_builtins(run.summary), **_beside(run)} for run in found}
         print(msgspec.json.encode(both).decode())
         return 0
+    summaries = [(run.name, run.summary) for run in found]
     print(table(found))
-    if args.full or not is_sweep:
-        print("\n" + compare([(run.name, run.summary) for run in found]))
+    if args.full:
+        print("\n" + compare(summaries))
+    elif apart := changes_apart(summaries):
+        print("\n" + "\n".join(apart))
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Runs of a sweep at a glance: a line per run, with what it alone was told and the figures that a sweep is made for."""
+"""Runs at a glance: a line per run, with what it alone was told and the figures that a sweep is made for."""
 
 import re
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from gyre_hpc.config.changes import leaves, plain
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import NoRun
 from gyre_hpc.observability.idle import idle_by_reason, intervals
+from gyre_hpc.report.columns import columns, fits, wrapped
 from gyre_hpc.report.html import shown
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.summary import Summary, percent, summarize
@@ -51,17 +52,36 @@ def figures(named: Sequence[tuple[str, Story]]) -> list[RunFigures]:
 
 
 def table(runs: Sequence[RunFigures]) -> str:
-    """Text, a line per run."""
-    keys = list(runs[0].told)
-    heads = ["run", *keys, "end", "wall s", "updates", "pass rate", "tokens/s", "lends", "idle", "lost or resampled"]
-    rows = [heads, *[[run.name, *[str(run.told[key]) for key in keys], *_row(run)] for run in runs]]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
-    lines = []
-    for row in rows:
-        lines.append(
-            "  ".join([row[0].ljust(widths[0]), *[cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]]).rstrip()
-        )
-    return "\n".join(lines)
+    """A line per run. What the lines have no room for follows below: first keys, then the names, which are numbers then."""
+    names, keys = [run.name for run in runs], list(runs[0].told)
+    shown, num_shown = _widest(runs, names, keys)
+    below = [_told(key, runs) for key in keys[num_shown:]]
+    if not fits(shown):
+        numbers = [str(number) for number, _ in enumerate(runs, 1)]
+        shown, num_shown = _widest(runs, numbers, keys)
+        below = [
+            *(f"{number}: {name}" for number, name in zip(numbers, names, strict=True)),
+            *(_told(key, runs) for key in keys[num_shown:]),
+        ]
+    return "\n".join([shown, "", *below] if below else [shown])
+
+
+def _widest(runs: Sequence[RunFigures], names: Sequence[str], keys: Sequence[str]) -> tuple[str, int]:
+    """With as many keys as fit, and how many these are."""
+    for num_keys in range(len(keys), 0, -1):
+        if fits(shown := _lines(runs, names, keys[:num_keys])):
+            return shown, num_keys
+    return _lines(runs, names, []), 0
+
+
+def _lines(runs: Sequence[RunFigures], names: Sequence[str], keys: Sequence[str]) -> str:
+    heads = ["run", *keys, "end", "wall s", "updates", "pass rate", "tokens/s", "lends", "idle", "lost"]
+    rows = [[name, *(str(run.told[key]) for key in keys), *_row(run)] for name, run in zip(names, runs, strict=True)]
+    return columns([heads, *rows])
+
+
+def _told(key: str, runs: Sequence[RunFigures]) -> str:
+    return wrapped(f"{key}: {', '.join(str(run.told[key]) for run in runs)}")
 
 
 def _figures(name: str, story: Story, told: dict[str, Any]) -> RunFigures:

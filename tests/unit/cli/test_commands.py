@@ -91,9 +91,10 @@ def test_compare_needs_two_and_shows_both(tmp_path: Path, capsys: pytest.Capture
         make_run(tmp_path / name)
     assert run(["compare", str(tmp_path / "a")]) == 2
     capsys.readouterr()
-    assert run(["compare", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
+    assert run(["compare", "--full", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[4].split() == [line.split()[0] for line in lines[1:3]] == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
+    assert [line.split()[0] for line in lines[1:3]] == [f"{tmp_path.name}/a", f"{tmp_path.name}/b"]
+    assert [name[-2:] for name in lines[4].split()] == ["/a", "/b"] and any(line.startswith("pass_rate_after") for line in lines)
 
 
 def test_no_seeds_is_no_proof(capsys: pytest.CaptureFixture[str]):
