@@ -44,7 +44,7 @@ class Stop:
         self.came = ""
         """Name of the first signal; empty: none."""
         self.at_signal: Callable[[str], None] | None = None
-        """Called with the name of each kind of signal, once, after it was passed on; in its handler. Not once the supervisor is gone."""
+        """Called with the name of each kind of signal, once, after it was passed on; in its handler. Also once the supervisor is gone."""
         self._is_answered: dict[str, bool] = {}
         self._is_due_again = False
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +54,8 @@ class Stop:
         name = signal.Signals(number).name
         self.came = self.came or name
         self._is_answered.setdefault(name, False)
-        self._pass_on()
+        if self._process is not None:
+            self._pass_on()
 
     def pass_on_to(self, process: subprocess.Popen[bytes]) -> None:
         """A signal that came before there was a process is passed on now."""
@@ -75,20 +76,16 @@ class Stop:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
 
     def _pass_on(self) -> None:
-        if not self._terminate():
-            return
+        self._terminate()
         for name in list(self._is_answered):
             if not self._is_answered[name]:  # another one may come meanwhile, and be answered first
                 self._is_answered[name] = True
                 if self.at_signal is not None:
                     self.at_signal(name)
 
-    def _terminate(self) -> bool:
-        """Whether there was somebody to tell."""
-        if self._process is None or self._process.poll() is not None:
-            return False
-        self._process.terminate()
-        return True
+    def _terminate(self) -> None:
+        if self._process is not None and self._process.poll() is None:
+            self._process.terminate()
 
 
 @contextlib.contextmanager

@@ -68,6 +68,7 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     if code != SUPERSEDED:
         _complete_end(claim, ending, what, why)
         _write_up(folder)
+    stop.at_signal = None  # what comes now is our own order's
     _go_on(what, claim, task, told)
     return code
 
@@ -132,10 +133,12 @@ def _go_on(what: Next, claim: Claim, task: Task, told: Told) -> None:
     if what is Next.end:
         with contextlib.suppress(UserError):  # SLURM does not answer: they end by themselves when they begin
             call_back(claim.folder)
-    if what is Next.requeue and not told.is_put_back:
-        trouble = queue.requeue(task.job)
-    elif what is Next.end and (waiting := task.job if told.is_put_back else told.successor):
-        trouble = queue.cancel(waiting)
+    if what is Next.requeue:
+        trouble = "" if told.is_put_back else queue.requeue(task.job)
+    elif told.is_put_back:
+        trouble = queue.cancel(task.job)
+    elif what is Next.end and told.successor:
+        trouble = queue.cancel(told.successor)
     if trouble:
         # SLURM may have put the job back by itself, as it does after a preemption.
         print(f"{what.value}: {trouble}", file=sys.stderr, flush=True)

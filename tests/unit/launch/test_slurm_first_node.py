@@ -75,6 +75,7 @@ def test_a_persons_stop_is_told_from_a_signals_by_the_record(claim: Claim, reaso
         (Next.end, False, "8", ["scancel 8"]),
         (Next.end, False, "", []),
         (Next.leave, False, "8", []),
+        (Next.leave, True, "", ["scancel 7"]),  # a newer attempt lives in another job
     ],
 )
 def test_what_was_ordered_at_the_signal_is_not_ordered_again_and_undone_where_nothing_follows(

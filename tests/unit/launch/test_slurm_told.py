@@ -140,7 +140,7 @@ print(signal.getitimer(signal.ITIMER_REAL)[0], signal.getsignal(signal.SIGALRM) 
 """
 
 
-def test_a_stop_is_passed_on_once_more_when_its_time_is_over_and_nobody_is_asked_once_the_run_is_gone() -> None:
+def test_a_stop_is_passed_on_once_more_when_its_time_is_over_and_what_comes_after_the_run_is_heard_too() -> None:
     done = subprocess.run([sys.executable, "-c", HOLDER], capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 0, done.stderr
-    assert sorted(done.stdout.splitlines()) == ["0.0 True", "SIGTERM", "SIGTERM", "told SIGUSR2"]
+    assert sorted(done.stdout.splitlines()) == ["0.0 True", "SIGTERM", "SIGTERM", "told SIGTERM", "told SIGUSR2"]
