@@ -1,6 +1,7 @@
 """What all tests share: one thread per process, and a word for parts that a machine may lack."""
 
 import os
+import signal
 from collections.abc import Callable
 
 import pytest
@@ -15,6 +16,11 @@ if os.environ.get("GYRE_REQUIRE"):
 
 # Before anything imports torch: the tests' processes share few cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # A shell that starts the tests in the background makes them deaf to Ctrl-C, and every program that they start and interrupt.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture

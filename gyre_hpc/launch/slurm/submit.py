@@ -22,6 +22,7 @@ from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.observability.job_record import RUN, JobRecord, jobs_of, record_job
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
+from gyre_hpc.report.watch.leaving import leave
 from gyre_hpc.report.watch.squeue import LIVING, PENDING
 
 
@@ -41,10 +42,17 @@ def main(config: Config) -> int:
         folder.root.chmod(0o700)
         fill(folder, config)
         job = enqueue(config, folder)
-    tell(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
-    _add_satellites(config, folder, job)
-    tell(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
-    return _stay(folder) if config.launch.wait else 0
+    try:
+        tell(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
+        _add_satellites(config, folder, job)
+        tell(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
+        code = _stay(folder) if config.launch.wait else 0
+    except KeyboardInterrupt:  # before the view was there to hear it
+        leave(folder)
+        return STOPPED
+    if config.launch.wait and code == 0:
+        tell(closing_line(write_summary(read_story(folder.root)), folder.report))
+    return code
 
 
 def _add_satellites(config: Config, folder: RunFolder, job: str) -> None:
@@ -101,10 +109,7 @@ def _stay(folder: RunFolder) -> int:
     from gyre_hpc.report.watch.watched import open_run
 
     try:
-        code = attach(open_run(folder.root), when_left=STOPPED)
+        return attach(open_run(folder.root), when_left=STOPPED)
     except OSError:  # a reader that is gone: the exit code is still wanted
         fall_silent()
-        code = attach(open_run(folder.root), when_left=STOPPED)
-    if code == 0:
-        tell(closing_line(write_summary(read_story(folder.root)), folder.report))
-    return code
+        return attach(open_run(folder.root), when_left=STOPPED)

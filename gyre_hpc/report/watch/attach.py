@@ -1,9 +1,8 @@
 """The live view of a run that somebody else started."""
 
-import sys
-
 from gyre_hpc.clock import monotonic_s
 from gyre_hpc.report.view import View, follow, make_view
+from gyre_hpc.report.watch.leaving import leave
 from gyre_hpc.report.watch.squeue import FRESH_S
 from gyre_hpc.report.watch.state import FINAL
 from gyre_hpc.report.watch.watched import Run, watch
@@ -20,7 +19,7 @@ def attach(run: Run, when_left: int = 0) -> int:
             judge.view = view
             follow(run.folder, judge.is_over, view)
     except KeyboardInterrupt:
-        print(f"the run goes on; see: gyre status {run.folder.root}", file=sys.stderr)
+        leave(run.folder)
         return when_left
     code = watch(run).verdict.exit_code
     return 1 if code is None else code
