@@ -215,7 +215,8 @@ def test_a_time_limit_that_comes_untold_loses_no_successor(cluster: Cluster, sha
 @rare
 def test_a_stop_that_is_not_done_at_the_time_limit_ends_no_chain_and_a_cancel_afterwards_does(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, *UNTOLD, "algo.updates=300")
-    (supervisor,) = (pid for pid in run.processes() if b"--attempt" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"))
+    argv = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in run.processes()}
+    (supervisor,) = (pid for pid, words in argv.items() if {b"gyre_hpc.processes.supervisor", b"--attempt"} <= set(words))
     os.kill(supervisor, signal.SIGSTOP)
     cluster.cancel(run.job, "--signal=USR2")
     start_again(run, LIMIT_S)
