@@ -5,6 +5,7 @@ factor. What a process costs per execution is so the same as in a day; what it c
 """
 
 import contextlib
+import os
 import statistics
 import tempfile
 import time
@@ -138,7 +139,9 @@ def _until_training(run: DisturbedRun) -> None:
 def _size_mib(folder: Path) -> float:
     """Of all files; those that go meanwhile do not count."""
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):
-            total += path.lstat().st_size
+    # Not rglob: it fails where a folder goes that it is in.
+    for above, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(above, name)).st_size
     return total / 1048576

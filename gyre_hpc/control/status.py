@@ -31,6 +31,7 @@ class StatusWriter:
         self._one_at_a_time = asyncio.Lock()
         self._sampled: list[tuple[float, float]] = []
         self._updates: list[tuple[float, int]] = []
+        """When the first and the newest update was seen."""
         self._update_s = _known(path)
         """Until two updates were seen here, that of the controller before."""
 
@@ -83,7 +84,7 @@ class StatusWriter:
         if raw["phase"] != "training":
             return None
         if not self._updates or self._updates[-1][1] != update:
-            self._updates.append((now, update))
+            self._updates = [*self._updates[:1], (now, update)]
         (start, first), (end, last) = self._updates[0], self._updates[-1]
         if last == first:
             return None
