@@ -93,14 +93,14 @@ def test_what_a_joined_node_held_when_it_died_is_done_again_by_others_and_nothin
 
 
 def test_two_nodes_that_join_at_once_serve_train_and_end_with_the_run(tmp_path: Path):
-    with alone(tmp_path, 4) as run:
+    with alone(tmp_path, 5, *TOGETHER, "trainer.timed_tokens_per_s=1000") as run:
         run.wait_event("applied")
         for node in (0, 1):
             run.join(joiner(1, node), cells=1, index=node + 1)
         for cell in ("cell-1", "cell-2"):
             wait_accumulated(run, cell)
         assert run.wait_codes(200.0) == {"supervisor-0": 0, joiner(1, 0): 0, joiner(1, 1): 0}
-        expect_whole(run, 4)
+        expect_whole(run, 5)
         served = {cell for event in run.events("call_ended") for cell in event.fields["cells"]}
         assert served == {"cell-0", "cell-1", "cell-2"}
         assert run.summary()["micro_batches_by_satellites_share"] > 0

@@ -90,7 +90,9 @@ def training(report: CellReport) -> bool:
     return report.state is CellState.train and report.term == 2
 
 
-@pytest.mark.parametrize(("kind", "ranks"), [(EngineKind.embedded, 1), (EngineKind.embedded, 2), (EngineKind.timed, 1)])
+@pytest.mark.parametrize(
+    ("kind", "ranks"), [pytest.param(EngineKind.embedded, 1, marks=pytest.mark.rare), (EngineKind.embedded, 2), (EngineKind.timed, 1)]
+)
 def test_conversations_go_on_at_another_cell_with_their_kv(tmp_path: Path, kind: EngineKind, ranks: int) -> None:
     """Two ranks hold one model together: each sends its part of a page. Timed engines move keys alone."""
     with Stage(tmp_path, config(ranks, kind)) as stage:

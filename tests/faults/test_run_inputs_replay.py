@@ -12,7 +12,7 @@ PROCESSES = ("controller", "gateway-0", "runner-0", "cell-0", "cell-1", "cell-2"
 
 @pytest.mark.timeout(240)
 def test_recorded_inputs_of_a_live_run_give_the_same_effects_again(tmp_path: Path):
-    with WholeRun(tmp_path, *REHEARSAL, "algo.updates=4", "engine.time_scale=4", "debug.record_inputs=true") as run:
+    with WholeRun(tmp_path, *REHEARSAL, "algo.updates=3", "engine.time_scale=4", "debug.record_inputs=true") as run:
         run.wait_event("applied")
         for victim in ("controller", "gateway-0", "cell-1"):
             run.kill(victim)

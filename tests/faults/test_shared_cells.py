@@ -38,6 +38,7 @@ def follower_of(run: WholeRun, cell: str) -> int:
     raise AssertionError(f"no second rank of {cell}")
 
 
+@pytest.mark.rare
 @pytest.mark.timeout(400)
 def test_a_rank_that_stops_in_the_middle_of_calls_costs_its_cell_and_no_token(tmp_path: Path):
     with WholeRun(tmp_path, *TINY) as run:
