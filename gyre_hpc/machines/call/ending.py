@@ -126,6 +126,7 @@ def end_groups(shard: Shard, groups: TrainGroups) -> None:
     """The batch machine says that all their executions are over: also those of which this shard was not told one by one in time."""
     if not shard.ended.take(groups):
         return
+    shard.homes.forget(groups)
     for execution in [execution for execution in (*shard.trees, *shard.earlier) if execution in shard.ended]:
         shard.earlier.pop(execution, None)
         if execution in shard.trees:

@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gyre_hpc.machines.call.node import Node
+from gyre_hpc.protocol.identity import ExecutionId, GroupId
 from gyre_hpc.protocol.to_gateway import Row
+from gyre_hpc.protocol.train_groups import TrainGroups
 
 MOST_OPENINGS = 1024
 """Groups and roles remembered, the newest."""
@@ -38,7 +40,7 @@ class Homes:
 
     def __init__(self, keep_kv: bool) -> None:
         self._keep_kv = keep_kv
-        self._openings: OrderedDict[tuple[str, str], _Opening] = OrderedDict()
+        self._openings: OrderedDict[tuple[GroupId, str], _Opening] = OrderedDict()
 
     def home_of(self, node: Node, rows: Mapping[str, Row]) -> Home:
         """O(calls before it whose KV is gone); the newest of its context that is still at a cell of `rows`."""
@@ -65,13 +67,17 @@ class Homes:
             if len(self._openings) > MOST_OPENINGS:
                 self._openings.popitem(last=False)
 
+    def forget(self, groups: TrainGroups) -> None:
+        """They are over: nobody begins like them any more."""
+        self._openings = OrderedDict((key, opening) for key, opening in self._openings.items() if key[0] not in groups)
+
     def _is_there(self, node: Node, row: Row) -> bool:
         return node.term in (None, row.term) and (self._keep_kv or node.newest in (None, row.version))
 
 
-def _opening(node: Node) -> tuple[str, str]:
-    """Group and role: `train-3-7` of `train-3-7-2` and of `train-3-7-2-r1`."""
-    return "-".join(node.execution.split("-")[:3]), node.role
+def _opening(node: Node) -> tuple[GroupId, str]:
+    """Group and role."""
+    return ExecutionId.parse(node.execution).group_id, node.role
 
 
 def num_common(one: bytes, other: bytes) -> int:
