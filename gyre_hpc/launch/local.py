@@ -3,7 +3,6 @@
 The supervisor holds everything else. It dies with this process: by signal, and by the pipe that only we hold open.
 """
 
-import contextlib
 import json
 import os
 import re
@@ -13,7 +12,6 @@ import sys
 import traceback
 
 from gyre_hpc.clock import unix_s
-from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
@@ -21,15 +19,15 @@ from gyre_hpc.launch.finished import is_finished
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
 from gyre_hpc.launch.telling import fall_silent, tell
-from gyre_hpc.machines.supervision import STOPPED, SUPERSEDED
+from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.view import follow, make_view
-from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.runner.scratch import remove_scratch
 from gyre_hpc.shell.refusal import REFUSAL
-from gyre_hpc.supervisor.attempts import end_of
+from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.commands import MODULES
 
 _DIED = 1
@@ -57,9 +55,8 @@ def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
         code = supervisor.wait()
     if stop.came and code == -signal.SIGTERM:  # told to stop before it could do so in order: it had started nothing yet
         code = STOPPED
-    if not config.debug.keep_workspaces and code != SUPERSEDED:  # a newer attempt works there
-        with contextlib.suppress(OSError, UserError):  # what is left is in a temporary folder of this user
-            remove_tree(scratch_folder(config, claim.folder))
+    # Of a supervisor that was killed.
+    remove_scratch(config, claim.folder, code, is_newest=lambda: highest_attempt(claim.folder.attempts) == claim.attempt)
     return code
 
 

@@ -13,16 +13,17 @@ from pathlib import Path
 
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
-from gyre_hpc.machines.supervision import NODE_LOST, REFUSED, SUPERSEDED
+from gyre_hpc.machines.supervision import NODE_LOST, REFUSED
 from gyre_hpc.protocol.node_map import FIRST, RunStart
-from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.runner.scratch import remove_scratch
 from gyre_hpc.shell.descriptors import raise_descriptor_limit
 from gyre_hpc.shell.events import open_events
 from gyre_hpc.shell.node_map import find_start, read_start
 from gyre_hpc.shell.stacks import write_when_asked
 from gyre_hpc.shell.timers import until
+from gyre_hpc.supervisor.attempts import highest_attempt
 from gyre_hpc.supervisor.commands import MODULES
-from gyre_hpc.supervisor.here import Here
+from gyre_hpc.supervisor.here import Here, node_of
 from gyre_hpc.supervisor.joining import RunOver, check_name, newest_start, room_for_cells
 from gyre_hpc.supervisor.node_run import NodeSupervisor
 from gyre_hpc.supervisor.run import Job, Supervisor
@@ -74,7 +75,9 @@ async def _first(here: Here, given: argparse.Namespace) -> int:
     write_when_asked(here.folder.stacks(here.name, given.attempt, 1))
     supervisor = Supervisor(here, given.attempt, Job(id=given.job, restarts=given.restarts))
     with contextlib.closing(open_events(here.folder, here.name, given.attempt)) as events:
-        return await supervisor.run(events.note)
+        code = await supervisor.run(events.note)
+    await _remove_scratch(here, given.attempt, code)
+    return code
 
 
 async def _other(here: Here, given: argparse.Namespace) -> int:
@@ -92,10 +95,15 @@ async def _other(here: Here, given: argparse.Namespace) -> int:
     supervisor = NodeSupervisor(here, start, cells)
     with contextlib.closing(open_events(here.folder, here.name, start.attempt)) as events:
         code = await supervisor.run(events.note)
-    if code != SUPERSEDED and not here.config.debug.keep_workspaces:  # a newer attempt may work there
-        with contextlib.suppress(OSError):  # what is left is in a temporary folder of this user
-            await asyncio.to_thread(remove_tree, here.scratch)
+    await _remove_scratch(here, start.attempt, code)
     return code
+
+
+async def _remove_scratch(here: Here, attempt: int, code: int) -> None:
+    def is_newest() -> bool:
+        return highest_attempt(here.folder.attempts) == attempt
+
+    await asyncio.to_thread(remove_scratch, here.config, here.folder, code, is_newest=is_newest, node=node_of(here.name))
 
 
 def _find(folder: RunFolder, given: argparse.Namespace) -> RunStart | None:

@@ -1,13 +1,12 @@
 """Hugging Face folders with small tokenizers, and templates of every manner: made here, nothing is fetched."""
 
-import atexit
 import json
-import shutil
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+from tests.fakes.own_folder import own_folder
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 WORDS = ("<tool_call>", "</tool_call>", "<think>", "</think>", "<tool_response>", "</tool_response>")
@@ -108,8 +107,7 @@ TEMPLATES = {
 @cache
 def tokenizer_folder(template: str = "", *, nfc: bool = False) -> Path:
     """A folder with a byte-level BPE of some 700 tokens with ChatML's marks, and one of TEMPLATES as its own template."""
-    folder = Path(mkdtemp(prefix="gyre-tokenizer-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    folder = own_folder("tokenizer")
     backend = Tokenizer(models.BPE())
     if nfc:
         backend.normalizer = normalizers.NFC()

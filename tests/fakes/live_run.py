@@ -20,6 +20,7 @@ from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.envelope import Envelope, Message, encode
 from gyre_hpc.protocol.supervision import Entry
 from gyre_hpc.shell.lifetime import PARENT_PID
+from tests.fakes.own_folder import forget_scratch_at_exit
 
 REPOSITORY = Path(__file__).parents[2]
 
@@ -83,6 +84,7 @@ class LiveRun:
         self.folder.token.write_text("run-token")
         (self.folder.attempts / str(attempt)).mkdir(parents=True, exist_ok=True)
         self.seen: set[int] = set()
+        forget_scratch_at_exit(self.folder, config)
 
     def __enter__(self) -> Self:
         log = self.folder.log("supervisor-0")

@@ -26,6 +26,7 @@ from gyre_hpc.protocol.train_groups import TrainGroups
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive
+from tests.fakes.own_folder import forget_scratch_at_exit
 
 MARK = "GYRE_TEST_RUN"
 REHEARSAL = ("+experiment=rehearsal", "cluster.cells=3", "algo.groups_per_batch=3", "algo.group_size=4")
@@ -40,6 +41,7 @@ class WholeRun:
         self.mark = uuid.uuid4().hex
         self.out = root / f"out-{self.mark[:8]}"
         self._seen: set[int] = set()
+        forget_scratch_at_exit(self.folder)
         places = [] if any(one.startswith("resume=") for one in overrides) else [f"paths.run={self.folder.root}"]
         if not any(one.startswith("paths.cache=") for one in overrides):
             places.append(f"paths.cache={root / 'cache'}")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gyre_hpc.config.place import above_scratch
 from gyre_hpc.config.schema import ClusterConfig, Config, EngineConfig, EngineKind, TrainerConfig, TrainerKind
 from gyre_hpc.machines.supervision import SUPERSEDED
 from gyre_hpc.observability.events import read_events
@@ -48,6 +49,12 @@ def test_a_signal_ends_the_run_in_order(tmp_path: Path, sig: signal.Signals):
         assert run.process.wait(timeout=40) == 130
         wait_dead(pids)
         assert json.loads(end_of(run.folder, 1).read_text())["reason"] == sig.name
+        assert not place_of(run).exists(), "nobody else may be left who would remove it: its launcher was killed"
+
+
+def place_of(run: LiveRun) -> Path:
+    """Its scratch folder, which is not made by asking."""
+    return above_scratch(Config()) / f"gyre-{os.getuid()}-{run.folder.root.stat().st_ino:x}"
 
 
 def test_an_end_that_cannot_be_written_is_an_end_all_the_same(tmp_path: Path):

