@@ -5,12 +5,12 @@ They run as root, who alone can switch a node off; jobs of an unprivileged user 
 
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.fakes.own_folder import own_folder
 from tests.fakes.required import need
 from tests.slurm.cluster import Cluster, folder_of_this_machine, problem
 
@@ -34,7 +34,7 @@ def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
     """A folder that every node sees and the unprivileged user may write; pytest's own are closed to others."""
-    folder = Path(tempfile.mkdtemp(prefix="gyre-slurm-test-", dir="/tmp"))
+    folder = own_folder("slurm-test", Path("/tmp"))
     if os.geteuid() == 0:
         shutil.chown(folder, "nobody", "nogroup")
     try:
