@@ -45,6 +45,11 @@ def launch(
     )
 
 
+def make_ours(root: Path) -> None:
+    """For a run below it: sandboxes of root see no folder that is closed to it but for its rights."""
+    os.chown(root, os.geteuid(), os.getegid())
+
+
 class SlurmRun:
     """Submitted at once; the job is cancelled by the cluster's clean-up. `overrides` come after TIMED. Runs of one `root` share cache and
     scratch."""
@@ -52,7 +57,7 @@ class SlurmRun:
     def __init__(self, cluster: Cluster, root: Path, *overrides: str, name: str = "run") -> None:
         self.cluster, self.root, self.folder = cluster, root, RunFolder(root / name)
         scratch = root / "s"
-        os.chown(root, os.geteuid(), os.getegid())  # sandboxes of root see no folder that is closed to it but for its rights
+        make_ours(root)
         done = launch(cluster, root, *TIMED, *overrides, f"paths.run={self.folder.root}", f"paths.scratch={scratch}")
         assert done.returncode == 0, done.stderr
         self.printed = done.stdout

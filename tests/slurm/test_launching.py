@@ -1,7 +1,6 @@
 """What a launch is told to do beside submitting: wait for the run, end after so many allocations, share nodes with another run; and what a job
 says that its nodes refuse."""
 
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,7 @@ from gyre_hpc.observability.job_events import of_job
 from gyre_hpc.observability.job_record import jobs_of
 from tests.fakes.live_run import REPOSITORY, wait_for
 from tests.slurm.cluster import Cluster, JobState
-from tests.slurm.runs import TIMED, SlurmRun, launch
+from tests.slurm.runs import TIMED, SlurmRun, launch, make_ours
 from tests.slurm.test_watching import gyre
 
 pytestmark = pytest.mark.timeout(400)
@@ -27,7 +26,7 @@ class Waiting:
     def __init__(self, cluster: Cluster, root: Path, *overrides: str) -> None:
         self.cluster, self.folder = cluster, RunFolder(root / "run")
         places = (f"paths.run={self.folder.root}", f"paths.cache={root / 'cache'}", f"paths.scratch={root / 's'}")
-        os.chown(root, os.geteuid(), os.getegid())
+        make_ours(root)
         self.program = subprocess.Popen(
             [sys.executable, str(REPOSITORY / "launch.py"), *TIMED, "launch.wait=true", *overrides, *places],
             cwd=root, env=cluster.environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,

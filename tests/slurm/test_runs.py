@@ -12,7 +12,7 @@ from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.protocol.node_map import NodeMap
 from tests.fakes.live_run import REPOSITORY
 from tests.slurm.cluster import Cluster, JobState
-from tests.slurm.runs import OVER, TIMED, UPDATES, SlurmRun, launch
+from tests.slurm.runs import OVER, TIMED, UPDATES, SlurmRun, launch, make_ours
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -110,6 +110,7 @@ def test_the_map_of_nodes_has_the_core_on_the_first_one(cluster: Cluster, shared
 
 @pytest.mark.rare
 def test_a_job_written_by_hand_makes_the_run(cluster: Cluster, shared_folder: Path):
+    make_ours(shared_folder)
     folder = RunFolder(shared_folder / "run")
     path = f"PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
     options = ("--parsable", "--nodes=2", "--output=%j.out", f"--export=ALL,{path}")

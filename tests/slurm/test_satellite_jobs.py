@@ -2,7 +2,6 @@
 a job written by hand."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -46,7 +45,6 @@ def closed_low(cluster: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("closed_low")
 def test_a_run_asks_for_satellites_bears_refusals_keeps_their_number_and_calls_back_those_that_wait(cluster: Cluster, shared_folder: Path):
-    shutil.chown(shared_folder, "root", "root")
     run = SlurmRun(cluster, shared_folder, *ONE_NODE, *ASKED, "algo.updates=8")
     run.wait_event("satellites_refused")
     (refused,) = run.events("satellites_refused")
@@ -76,7 +74,6 @@ def test_a_run_asks_for_satellites_bears_refusals_keeps_their_number_and_calls_b
 
 
 def test_where_nodes_may_not_submit_satellites_are_submitted_with_the_run_and_begin_after_it(cluster: Cluster, shared_folder: Path):
-    shutil.chown(shared_folder, "root", "root")
     run = SlurmRun(
         cluster,
         shared_folder,
@@ -97,7 +94,6 @@ def test_where_nodes_may_not_submit_satellites_are_submitted_with_the_run_and_be
 
 
 def test_a_machine_without_slurm_joins_until_ctrl_c_and_leaves_nothing(cluster: Cluster, shared_folder: Path):
-    shutil.chown(shared_folder, "root", "root")
     run = SlurmRun(cluster, shared_folder, *ONE_NODE, f"algo.updates={UPDATES}")
     run.wait_event("applied")
     here = str(ip_network(f"{urlsplit(read_start(run.folder.start(1)).url).hostname}/24", strict=False)[1])
@@ -119,7 +115,6 @@ def test_a_machine_without_slurm_joins_until_ctrl_c_and_leaves_nothing(cluster: 
 
 
 def test_a_satellite_job_written_by_hand_joins_is_preempted_and_joins_again(cluster: Cluster, shared_folder: Path):
-    shutil.chown(shared_folder, "root", "root")
     run = SlurmRun(cluster, shared_folder, *ONE_NODE, f"algo.updates={UPDATES}")
     run.wait_event("applied")
     path = f"--export=ALL,PATH={Path(sys.executable).parent}:{os.environ['PATH']}"
