@@ -89,7 +89,7 @@ def shard_of(execution: str, shards: Sequence[str]) -> str:
     return shards[zlib.crc32(execution.encode()) % len(shards)]
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=1024)
 def _parsed(text: str) -> ExecutionId:
     """The same few ids are read again with every event."""
     match = _EXECUTION.fullmatch(text)

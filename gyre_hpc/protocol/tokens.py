@@ -5,7 +5,7 @@ import hashlib
 import hmac
 
 
-@functools.lru_cache(maxsize=4096)  # a shard checks one with every request
+@functools.lru_cache(maxsize=1024)  # a shard checks one with every request
 def execution_token(run_token: str, execution: str) -> str:
     """What the harness of `execution` shows to the gateway: hex HMAC-SHA256(run token, execution id)."""
     return hmac.new(run_token.encode(), execution.encode(), hashlib.sha256).hexdigest()

@@ -38,7 +38,7 @@ def digest(*pieces: bytes) -> bytes:
     return hashlib.blake2b(framed, digest_size=SIZE).digest()
 
 
-chained = functools.lru_cache(maxsize=1 << 14)(digest)
+chained = functools.lru_cache(maxsize=1 << 12)(digest)
 """digest of short pieces that come again with every request of a conversation: digests of digests, call ids."""
 
 
