@@ -7,6 +7,9 @@ from gyre_hpc.protocol.supervision import Directory, Register
 
 TIMER = "register"
 PERIOD_S = 2.0
+ARRIVE_S = 20.0
+"""A registration has so long to arrive. Over a new connection that takes some seven turns of the sender's loop, each of them seconds where a
+process gets hardly any CPU: with a short deadline none would ever arrive, and it would be ended for a silence in which it worked."""
 SETTLED_S = 10.0
 """Of a process whose heartbeat is somebody else's affair (a cell's is the controller's), once it found itself in the directory."""
 
@@ -21,7 +24,7 @@ class Membership:
 
     def beat(self) -> list[Effect]:
         """At the machine's first input and whenever TIMER fires."""
-        return [Send(self._supervisor, self._register), SetTimer(TIMER, self._settled_s if self._is_known else PERIOD_S)]
+        return [Send(self._supervisor, self._register, ARRIVE_S), SetTimer(TIMER, self._settled_s if self._is_known else PERIOD_S)]
 
     def heard(self, directory: Directory) -> list[Effect]:
         """At each directory that comes: a newer one is confirmed within PERIOD_S."""
