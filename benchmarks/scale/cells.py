@@ -6,17 +6,19 @@ from benchmarks.scale.observed import CONTROL, WatchedRun, scratch, totals
 from benchmarks.scale.timed import REHEARSAL, cells
 
 CELLS = 64
-WORK = ("algo.groups_per_batch=8", "algo.group_size=8", "cluster.runner_capacity=16", "engine.time_scale=4")
-"""64 executions an update: harnesses take most of the machine."""
+GROUP_SIZE = 8
+WORK = (f"algo.group_size={GROUP_SIZE}", "cluster.runner_capacity=16", "engine.time_scale=4")
+"""Harnesses take most of the machine."""
 
 
 def measure(quick: bool) -> list[Figure]:
-    """2 updates, or 8."""
-    return run_of(CELLS, 2 if quick else 8, "cells")
+    """2 updates of 2 groups, or 8 of 8."""
+    return run_of(CELLS, updates=2 if quick else 8, groups=2 if quick else 8, prefix="cells")
 
 
-def run_of(number: int, updates: int, prefix: str) -> list[Figure]:
-    with scratch() as folder, WatchedRun(folder / "run", *REHEARSAL, *cells(number), *WORK, f"algo.updates={updates}") as run:
+def run_of(number: int, *, updates: int, groups: int, prefix: str) -> list[Figure]:
+    size = (f"algo.updates={updates}", f"algo.groups_per_batch={groups}")
+    with scratch() as folder, WatchedRun(folder / "run", *REHEARSAL, *cells(number), *WORK, *size) as run:
         run.wait(900)
         up_s = run.all_up_s(number + len(CONTROL) - 1)
         applied = [event.time for event in run.events("applied")]
@@ -26,7 +28,12 @@ def run_of(number: int, updates: int, prefix: str) -> list[Figure]:
         Figure(
             name=f"{prefix}_all_up_s", value=up_s, unit="s", note=f"{number} cells in processes of {cells(number)[1].rpartition('=')[2]}"
         ),
-        Figure(name=f"{prefix}_update_s", value=(applied[-1] - applied[0]) / max(1, updates - 1), unit="s", note="64 executions each"),
+        Figure(
+            name=f"{prefix}_update_s",
+            value=(applied[-1] - applied[0]) / max(1, updates - 1),
+            unit="s",
+            note=f"{groups * GROUP_SIZE} executions each",
+        ),
         Figure(name=f"{prefix}_orders_per_cell_and_update", value=orders / number / updates, unit=""),
         *costs,
     ]

@@ -19,8 +19,8 @@ WAITING = (
 
 
 def measure(quick: bool) -> list[Figure]:
-    """CPU over 20 s, or 120 s, in which nothing happens."""
-    window_s = 20.0 if quick else 120.0
+    """CPU over 15 s, or 120 s, in which nothing happens."""
+    window_s = 15.0 if quick else 120.0
     with scratch() as folder, WatchedRun(folder / "run", *REHEARSAL, *cells(CELLS), *WAITING) as run:
         run.until(lambda: waits(run), "every agent waits", 180)
         time.sleep(_SETTLED_S)

@@ -22,9 +22,9 @@ from benchmarks.scale.watched import Sample, look
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.observability.events import Event, EventReader
 
-GROUPS_PER_BATCH, GROUP_SIZE = 16, 8
+GROUP_SIZE = 8
 WORKLOAD = (
-    "+experiment=rehearsal", "cluster.cells=2", f"algo.groups_per_batch={GROUPS_PER_BATCH}", f"algo.group_size={GROUP_SIZE}",
+    "+experiment=rehearsal", "cluster.cells=2", f"algo.group_size={GROUP_SIZE}",
     "engine.timed_tokens_per_s=400", "suite.soft_deadline_s=300", "suite.hard_deadline_s=330", "evaluation.tasks=0",
 )  # fmt: skip
 LOOKS = ("status", "calls", "report")
@@ -39,10 +39,12 @@ class Plan:
 
     executions: tuple[int, ...]
     open: int
+    groups: int
+    """Of an update."""
 
 
-FULL = Plan(executions=(1000, 3000, 10_000), open=200)
-QUICK = Plan(executions=(300, 1000), open=32)
+FULL = Plan(executions=(1000, 3000, 10_000), open=200, groups=16)
+QUICK = Plan(executions=(300, 1000), open=12, groups=4)
 
 
 def measure(quick: bool) -> list[Figure]:
@@ -50,25 +52,25 @@ def measure(quick: bool) -> list[Figure]:
     plan = QUICK if quick else FULL
     with tempfile.TemporaryDirectory(prefix="gyre-resume-") as above:
         begun = Path(above) / "begun"
-        with DisturbedRun(begun / "run", (*WORKLOAD, "algo.updates=1")) as run:
+        with DisturbedRun(begun / "run", (*WORKLOAD, "algo.updates=1", f"algo.groups_per_batch={plan.groups}")) as run:
             _until(run, 1, lambda events: run.exit_code is not None, "its end")
         figures: list[Figure] = []
         for executions in plan.executions:
             place = Path(above) / str(executions)
             shutil.copytree(begun, place)
-            figures += _with_past(place / "run", executions, plan.open)
+            figures += _with_past(place / "run", executions, plan)
             shutil.rmtree(place)
     return figures
 
 
-def _with_past(folder: Path, executions: int, open: int) -> list[Figure]:
-    past = asyncio.run(_grow(folder, executions))
-    overrides = (f"algo.updates={past.update + 2}", f"cluster.runner_capacity={open}")
-    kill_in_mid_batch(folder, overrides, open)
+def _with_past(folder: Path, executions: int, plan: Plan) -> list[Figure]:
+    past = asyncio.run(_grow(folder, executions, plan.groups))
+    overrides = (f"algo.updates={past.update + 2}", f"cluster.runner_capacity={plan.open}")
+    kill_in_mid_batch(folder, overrides, plan.open)
     size = journal_bytes(RunFolder(folder).journal) / 1048576
     started = start_again(folder)
     name = f"resume_{executions}"
-    note = f"{past.num_executions} executions, {past.num_calls} calls, {size:.0f} MiB of journal; {open} open"
+    note = f"{past.num_executions} executions, {past.num_calls} calls, {size:.0f} MiB of journal; {plan.open} open"
     watched = {
         f"{name}_{who}_{what}": (getattr(started.holds[who], what), unit)
         for who in ("gateway-0", "controller", "supervisor-0")
@@ -90,8 +92,8 @@ def _with_past(folder: Path, executions: int, open: int) -> list[Figure]:
     ]
 
 
-async def _grow(folder: Path, executions: int) -> Past:
-    past = Past(RunFolder(folder), Sizes(), groups_per_batch=GROUPS_PER_BATCH, group_size=GROUP_SIZE)
+async def _grow(folder: Path, executions: int, groups: int) -> Past:
+    past = Past(RunFolder(folder), Sizes(), groups_per_batch=groups, group_size=GROUP_SIZE)
     await past.grow(executions)
     await past.close()
     return past

@@ -45,7 +45,7 @@ class Plan:
 
 
 FULL = Plan(real_s=600, hours=24)
-QUICK = Plan(real_s=90, hours=3.6)
+QUICK = Plan(real_s=50, hours=2)
 
 
 def measure(quick: bool) -> list[Figure]:

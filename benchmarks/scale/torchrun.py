@@ -4,10 +4,10 @@ from benchmarks.scale.costs import control_costs
 from benchmarks.scale.figures import Figure
 from benchmarks.scale.observed import CONTROL, WatchedRun, cpu_s, scratch
 
-SHAPES = ((8, 1), (4, 2))
-"""Cells and ranks of each; with --quick the first alone."""
+FULL, QUICK = ((8, 1), (4, 2)), ((4, 1),)
+"""Cells and ranks of each."""
 WORK = (
-    "algo.groups_per_batch=4", "algo.group_size=4", "cluster.runner_capacity=8", "cluster.start_deadline_s=400",
+    "algo.group_size=4", "cluster.runner_capacity=8", "cluster.start_deadline_s=400",
     # Random weights: nobody learns, nobody speaks well.
     "warm_start.executions=0", "warm_start.epochs=0", "evaluation.before=false", "evaluation.after=false", "gateway.malformed_window=0",
     "suite.fruitless_window=0", "harness.max_calls=3", "sandbox=none", "tracker=none",
@@ -15,13 +15,14 @@ WORK = (
 
 
 def measure(quick: bool) -> list[Figure]:
-    """One update, or 3."""
-    return [figure for shape in SHAPES[: 1 if quick else None] for figure in _run(*shape, 1 if quick else 3)]
+    """One update of 4 executions, or 3 of 16."""
+    updates, groups = (1, 1) if quick else (3, 4)
+    return [figure for number, ranks in (QUICK if quick else FULL) for figure in _run(number, ranks, updates, groups)]
 
 
-def _run(number: int, ranks: int, updates: int) -> list[Figure]:
+def _run(number: int, ranks: int, updates: int, groups: int) -> list[Figure]:
     prefix = f"torchrun_{number}x{ranks}"
-    shape = (f"cluster.cells={number}", f"cluster.ranks_per_cell={ranks}", f"algo.updates={updates}")
+    shape = (f"cluster.cells={number}", f"cluster.ranks_per_cell={ranks}", f"algo.updates={updates}", f"algo.groups_per_batch={groups}")
     processes = number + len(CONTROL) - 1
     with scratch() as folder, WatchedRun(folder / "run", *WORK, *shape) as run:
         run.until(lambda: len(run.events("process_registered")) >= processes, "all are up", 500)
