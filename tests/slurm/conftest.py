@@ -32,8 +32,8 @@ def standing_cluster() -> Cluster:
 
 
 @pytest.fixture
-def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster; what the test did to it is undone afterwards."""
+def cluster(standing_cluster: Cluster, shared_folder: Path) -> Iterator[Cluster]:
+    """The cluster; what the test did to it is undone afterwards, and before the folder goes that its jobs write to."""
     try:
         yield standing_cluster
     finally:
@@ -52,4 +52,5 @@ def shared_folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     finally:
         if request.node.stash.get(HAS_FAILED, False):
             print(f"{folder} is kept as {shutil.move(folder, tmp_path_factory.mktemp('failed'))}")
-        shutil.rmtree(folder, ignore_errors=True)
+        else:
+            shutil.rmtree(folder)  # which fails where something still writes
