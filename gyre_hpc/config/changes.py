@@ -54,6 +54,9 @@ CHANGEABLE = (
     "transport.kv_*",
 )
 """Patterns of keys that an attempt may set anew; docs/resume.md lists them."""
+COUNTED = ("algo.groups_per_batch", "algo.group_size")
+"""Groups and executions that a run began are named by their numbers, which are counted in these: under other values the names of old
+ones would be taken for others, and trained twice. No attempt may set them anew, forced or not."""
 _OF_ONE_START = ("resume", "paths.run", "launch.force")
 """They say how an attempt was asked for, not what it is."""
 

@@ -1,7 +1,8 @@
 """`resume=RUN_FOLDER`: the stored configuration of a run, with overrides of what may change between two attempts.
 
 A key that is not marked changeable is refused by name, unless `launch.force` names it (or what it lies below) too. A group
-(`cluster=SITE`) stands for the keys that its file sets; what the file leaves open stays as it was stored.
+(`cluster=SITE`) stands for the keys that its file sets; what the file leaves open stays as it was stored. Keys in which a run counts
+(changes.COUNTED) stay whatever names them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gyre_hpc.config.changes import is_changeable, leaves, nearest_changeable
+from gyre_hpc.config.changes import COUNTED, changes, is_changeable, leaves, nearest_changeable
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
@@ -38,6 +39,10 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
     node.paths.run = str(run.root)
     config = OmegaConf.to_object(node)
     assert isinstance(config, Config)
+    for change in changes(stored, config):
+        if change.key in COUNTED:
+            remedy = "cannot change on resume, not by launch.force either: what the run began is numbered by it; begin another run"
+            raise UserError(change.key, change.after, remedy)
     return config
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.changes import CHANGEABLE, Change, changes, leaves, nearest_changeable
+from gyre_hpc.config.changes import CHANGEABLE, COUNTED, Change, changes, leaves, nearest_changeable
 from gyre_hpc.config.cluster_schema import ClusterKind
 from gyre_hpc.config.compose import compose_config
 from gyre_hpc.config.schema import Config, SchedulerMode
@@ -55,13 +55,31 @@ def test_the_list_in_the_docs_is_what_may_change():
 def test_a_forced_key_changes_and_no_other(run: Path):
     asked = [f"resume={run}", "trainer.lr=0.1", "launch.force=[trainer.lr]"]
     assert compose_config(asked).trainer.lr == 0.1
-    with pytest.raises(UserError, match="algo.group_size=2: cannot change on resume"):
-        compose_config([*asked, "algo.group_size=2"])
+    with pytest.raises(UserError, match="seed=2: cannot change on resume"):
+        compose_config([*asked, "seed=2"])
+
+
+@pytest.mark.parametrize("key", COUNTED)
+def test_what_a_run_counts_in_stays_even_if_forced(run: Path, key: str):
+    asked = [f"resume={run}", "launch.force=[algo]"]
+    with pytest.raises(UserError, match=rf"{key}=6: cannot change on resume, not by launch.force either.*begin another run"):
+        compose_config([*asked, f"{key}=6"])
+    stored = dict(leaves(compose_config([f"resume={run}"])))[key]
+    assert dict(leaves(compose_config([*asked, f"{key}={stored}"])))[key] == stored, "it may be named"
+
+
+def test_a_group_of_the_configuration_changes_what_a_run_counts_in_as_little(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    mine = tmp_path / "here" / "conf" / "algo" / "mine.yaml"
+    mine.parent.mkdir(parents=True)
+    mine.write_text("groups_per_batch: 5\n")
+    monkeypatch.chdir(tmp_path / "here")
+    with pytest.raises(UserError, match="algo.groups_per_batch=5: cannot change on resume, not by launch.force"):
+        compose_config([f"resume={run}", "algo=mine", "launch.force=[algo]"])
 
 
 def test_what_is_forced_is_checked_like_everything(run: Path):
-    with pytest.raises(UserError, match="algo.group_size=1"):
-        compose_config([f"resume={run}", "algo.group_size=1", "launch.force=[algo.group_size]"])
+    with pytest.raises(UserError, match="trainer.lr=-1"):
+        compose_config([f"resume={run}", "trainer.lr=-1", "launch.force=[trainer.lr]"])
     with pytest.raises(UserError, match="scheduler.nosuch"):
         compose_config([f"resume={run}", "+scheduler.nosuch=1", "launch.force=[scheduler]"])
 
