@@ -23,8 +23,7 @@ SMALL = (
 )  # fmt: skip
 """Answers of a hardly trained model are long, steps of many rows slow, and few executions run at once: so cells change roles in
 the middle of calls."""
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("live faults")]
-"""One worker makes all: they share a warm start and what an undisturbed run said."""
+pytestmark = pytest.mark.timeout(300)
 
 
 class Bench:
