@@ -60,3 +60,5 @@ class Answer(msgspec.Struct, frozen=True):
     """Of stacks: where they are written, a pattern below the run folder."""
     time: float = 0.0
     """Unix seconds."""
+    kind: str = ""
+    """Of the order; empty where it could not be read."""

@@ -88,7 +88,7 @@ class Ending:
     allocations: int
     """Of this chain so far, this one included."""
     is_asked: bool = False
-    """A person had asked for the stop before any signal came."""
+    """A person had asked for the stop, before a signal came or after it."""
 
 
 def follow(ending: Ending, chain: Chain, limit: int) -> tuple[Next, str]:

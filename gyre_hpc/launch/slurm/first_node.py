@@ -1,6 +1,7 @@
 """The first node of a job: begins an attempt, lives with its supervisor, and says what follows.
 
-Invariant: an attempt is claimed only by a start that may still bring something: the crash-loop guard holds for SLURM's own requeues too.
+Invariant: an attempt is claimed only by a start that may still bring something: the crash-loop guard holds for SLURM's own requeues too,
+and a person's stop is undone by none.
 What must be done as soon as a signal comes is told.py's.
 """
 
@@ -42,7 +43,7 @@ def live(config: Config, folder: RunFolder, task: Task, stop: Stop) -> int:
     from gyre_hpc.launch.slurm.submit import asker_of
 
     asker = asker_of(folder, task.job)
-    _stop_loop(folder, task, asker)
+    _hold_back(folder, task, asker)
     places = node_map(config, task.hosts, queue.switches())
     claim = begin_attempt(folder, config)
     say(claim, STARTED, {"job": task.job, "restarts": task.restarts, "hosts": list(task.hosts), "asker": asker})
@@ -78,11 +79,16 @@ def refuse(folder: RunFolder, task: Task, reason: str) -> None:
     say(claim, ENDED, fields)
 
 
-def _stop_loop(folder: RunFolder, task: Task, asker: str) -> None:
-    """The crash-loop guard for starts that nobody decided: SLURM's own, and successors. Raises UserError."""
-    count = progress.fruitless(folder, highest_attempt(folder.attempts))
-    if count >= MOST_FRUITLESS and (task.restarts or asker):
-        why = fruitless_reason(count)
+def _hold_back(folder: RunFolder, task: Task, asker: str) -> None:
+    """Of starts that nobody decided: SLURM's own, and successors. Neither goes on with a crash loop, nor undoes a stop. Raises UserError."""
+    if not (task.restarts or asker):
+        return
+    newest = highest_attempt(folder.attempts)
+    count = progress.fruitless(folder, newest)
+    why = fruitless_reason(count) if count >= MOST_FRUITLESS else ""
+    if progress.is_stopped(folder, newest):
+        why = f"a person stopped attempt {newest}, which was ended before it could take its job out of the queue"
+    if why:
         refuse(folder, task, why)
         raise UserError("run", str(folder.root), f"{why}; see logs/ there, then go on by hand with resume={folder.root}")
 
@@ -111,7 +117,7 @@ def _end(claim: Claim) -> dict[str, Any]:
 
 
 def _is_asked(claim: Claim) -> bool:
-    """A person's stop was under way when the signal came, if one did."""
+    """A person's stop was under way when the signal came, or came while the signal was answered."""
     return _end(claim).get("reason", _BY_SIGNAL[0]) not in _BY_SIGNAL
 
 

@@ -1,14 +1,21 @@
-"""What an attempt brought: the crash-loop guard counts attempts that brought nothing. By the run's files alone."""
+"""What an attempt brought, and whether a person stopped it: what the next start must know. By the run's files alone.
+
+The crash-loop guard counts attempts that brought nothing.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.slurm.chain import Fate
+from gyre_hpc.launch.slurm.chain import Fate, Next
 from gyre_hpc.observability.events import Event
 from gyre_hpc.observability.job_events import STARTED, TOLD, of_job
 from gyre_hpc.protocol.journal import CallProgress
+from gyre_hpc.protocol.people import Answer, CommandKind
+from gyre_hpc.report.watch.signs import read_end
 from gyre_hpc.shell.journal_files import records_in
 
 BLAMELESS = (Fate.preempted.value, Fate.requeued.value)
@@ -51,6 +58,22 @@ def allocations(folder: RunFolder, attempt: int) -> int:
     """How many followed one another, up to and with that of `attempt`, since somebody's own start."""
     own = (number for number in range(attempt, 0, -1) if _is_own_start(of_job(folder, number)))
     return attempt - next(own, 1) + 1
+
+
+def is_stopped(folder: RunFolder, attempt: int) -> bool:
+    """A person's stop was taken, and the job could not say any more that nothing follows: it was killed, or SLURM put it back by itself."""
+    end = read_end(folder, attempt)
+    if end is not None and end.next == Next.end.value:
+        return False  # who starts it after that has decided so
+    return any(_is_stop(path, attempt) for path in folder.commands.glob(folder.answer("*").name))
+
+
+def _is_stop(path: Path, attempt: int) -> bool:
+    try:
+        answer = msgspec.json.decode(path.read_bytes(), type=Answer)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # nobody's word
+        return False
+    return (answer.attempt, answer.kind, answer.is_done) == (attempt, CommandKind.stop.value, True)
 
 
 def _is_own_start(events: Sequence[Event]) -> bool:

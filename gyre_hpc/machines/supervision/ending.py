@@ -28,6 +28,8 @@ class Ending:
         self.all_told = False
         """Everybody was told to end, not only those that stop first."""
         self.is_ended = False
+        self._is_asked = False
+        """By a person."""
         self._is_farewell = False
         self._is_farewell_over = False
 
@@ -46,6 +48,16 @@ class Ending:
         if finish.exit_code == STOPPED and controller is not None and controller.state is ChildState.live:
             return effects + self._last_save.begin(finish.reason)
         return effects + self._stop_first()
+
+    def asked(self, reason: str) -> list[Effect]:
+        """A person wants the end. Where an allocation stops the run already, the person's reason is what counts: nothing follows then."""
+        before, is_news = self.finish, not self._is_asked
+        self._is_asked = True
+        if before is None:
+            return self.begin(FinishRun(STOPPED, reason))
+        if before.exit_code == STOPPED and is_news:
+            self.finish = FinishRun(STOPPED, f"{reason}, while it was ending: {before.reason}")
+        return []
 
     def save_told(self, answer: SaveAnswer) -> list[Effect]:
         """By the controller."""

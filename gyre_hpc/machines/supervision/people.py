@@ -13,10 +13,9 @@ from gyre_hpc.machines.supervision.actions import ReadCommands, WriteAnswer
 from gyre_hpc.machines.supervision.child import Child, Policy
 from gyre_hpc.machines.supervision.children import Children
 from gyre_hpc.machines.supervision.ending import Ending
-from gyre_hpc.machines.supervision.settings import STOPPED, SupervisionSettings
+from gyre_hpc.machines.supervision.settings import SupervisionSettings
 from gyre_hpc.protocol.people import Answer, Command, CommandKind, Unreadable, Wish
 from gyre_hpc.protocol.process_names import in_short
-from gyre_hpc.protocol.supervision import FinishRun
 
 COMMANDS, ANSWER = "commands", "answer"
 
@@ -46,7 +45,7 @@ class People:
             effects, answer, kind = list[Effect](), self._no(_unread(command)), ""
         else:
             (effects, answer), kind = self._carry_out(command), command.wish.kind.value
-        self._answers[command.id] = answer
+        self._answers[command.id] = msgspec.structs.replace(answer, kind=kind)
         note = Note("command", {"id": command.id, "kind": kind, "is_done": answer.is_done, "text": answer.text})
         return [note, *effects, *self._answer(command.id)]
 
@@ -101,11 +100,9 @@ class People:
         return [], self._hold(child, wish)
 
     def _stop(self, wish: Wish) -> tuple[list[Effect], Answer]:
-        before = self._ending.finish
-        if before is not None:
-            return [], self._yes(f"it was ending already: {before.reason}")
-        reason = wish.reason or "a person stopped it"
-        return self._ending.begin(FinishRun(STOPPED, reason)), self._yes(f"the run ends: {reason}")
+        before, reason = self._ending.finish, wish.reason or "a person stopped it"
+        answer = self._yes(f"the run ends: {reason}" if before is None else f"it was ending already: {before.reason}")
+        return self._ending.asked(reason), answer
 
     def _stacks(self, child: Child, wish: Wish) -> tuple[list[Effect], Answer]:
         if not child.is_running:

@@ -3,9 +3,11 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim
 from gyre_hpc.launch.holding import Stop
 from gyre_hpc.launch.slurm import first_node
@@ -13,6 +15,8 @@ from gyre_hpc.launch.slurm.chain import Ending, Fate, Next
 from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.launch.slurm.told import Told
 from gyre_hpc.machines.supervision import STOPPED
+from gyre_hpc.observability.events import read_events
+from gyre_hpc.protocol.people import Answer
 from gyre_hpc.supervisor.attempts import end_of
 from tests.fakes.slurm_commands import Site
 
@@ -64,6 +68,18 @@ def test_a_persons_stop_is_told_from_a_signals_by_the_record(claim: Claim, reaso
     if reason:
         left(claim, reason)
     assert first_node._is_asked(claim) is is_asked
+
+
+@pytest.mark.parametrize(("restarts", "asker"), [(1, ""), (0, "6")])
+def test_a_start_that_nobody_decided_does_not_undo_a_persons_stop(claim: Claim, restarts: int, asker: str) -> None:
+    claim.folder.commands.mkdir()
+    claim.folder.answer("1-a").write_bytes(msgspec.json.encode(Answer(1, True, "the run ends", kind="stop")))
+    task = Task(job="7", restarts=restarts, node=0, hosts=("n1",))
+    with pytest.raises(UserError, match="a person stopped attempt 1.*resume="):
+        first_node._hold_back(claim.folder, task, asker)
+    (told,) = read_events(claim.folder.events_folder)
+    assert (told.kind, told.attempt, told.fields["next"], told.fields["exit_code"]) == ("job_ended", 2, "end", 2)
+    first_node._hold_back(claim.folder, TASK, "")
 
 
 @pytest.mark.parametrize(

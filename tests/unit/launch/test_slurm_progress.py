@@ -1,14 +1,18 @@
 """The crash-loop guard counts attempts without an update or a new token, by what lies in the run folder."""
 
+import json
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.launch.slurm.progress import allocations, brought, fruitless
+from gyre_hpc.launch.slurm.progress import allocations, brought, fruitless, is_stopped
 from gyre_hpc.observability.events import EventWriter
 from gyre_hpc.protocol.identity import Version
 from gyre_hpc.protocol.journal import CallProgress, ExecutionEnd, Record
+from gyre_hpc.protocol.people import Answer
+from gyre_hpc.supervisor.attempts import end_of
 from gyre_hpc.trajectory.segment import frame, header
 
 TOKENS = CallProgress(
@@ -45,6 +49,37 @@ def test_a_sampled_token_counts_and_other_records_do_not(tmp_path: Path, record:
     folder = RunFolder(tmp_path)
     journal(folder, 1, record)
     assert brought(folder, 1) is does and not brought(folder, 11)
+
+
+def answered(folder: RunFolder, attempt: int, kind: str, *, is_done: bool = True, id: str = "1-a") -> None:
+    folder.commands.mkdir(exist_ok=True)
+    folder.answer(id).write_bytes(msgspec.json.encode(Answer(attempt, is_done, "", kind=kind)))
+
+
+def ended(folder: RunFolder, attempt: int, next: str) -> None:
+    end_of(folder, attempt).parent.mkdir(parents=True, exist_ok=True)
+    end_of(folder, attempt).write_text(json.dumps({"exit_code": 130, "reason": "me", "time": 5.0, "next": next}))
+
+
+@pytest.mark.parametrize(
+    ("kind", "attempt", "is_done", "is_stopped_then"),
+    [("stop", 2, True, True), ("stop", 1, True, False), ("stop", 2, False, False), ("stacks", 2, True, False)],
+)
+def test_an_attempt_is_stopped_by_a_stop_that_it_took(tmp_path: Path, kind: str, attempt: int, is_done: bool, is_stopped_then: bool):
+    folder = RunFolder(tmp_path)
+    assert not is_stopped(folder, 2)
+    answered(folder, attempt, kind, is_done=is_done)
+    folder.answer("2-b").write_text("no answer")
+    assert is_stopped(folder, 2) is is_stopped_then
+
+
+@pytest.mark.parametrize(("next", "is_stopped_then"), [("end", False), ("leave", True), ("requeue", True)])
+def test_a_stop_whose_job_said_that_nothing_follows_is_over(tmp_path: Path, next: str, is_stopped_then: bool):
+    """Who starts it after that has decided so."""
+    folder = RunFolder(tmp_path)
+    answered(folder, 2, "stop")
+    ended(folder, 2, next)
+    assert is_stopped(folder, 2) is is_stopped_then
 
 
 def test_a_damaged_journal_counts_for_nothing(tmp_path: Path):

@@ -42,6 +42,24 @@ def test_stop_ends_the_run_as_told_to_stop_and_a_second_one_is_answered_too():
     assert answers(again)[0].is_done and "already" in answers(again)[0].text
 
 
+def test_a_stop_of_a_run_that_an_allocation_ends_already_is_what_its_end_is_remembered_by():
+    bench = live_bench()
+    bench.tell(Received("supervisor-0", FinishRun(130, "SIGTERM")))
+    assert [(answer.is_done, answer.kind, answer.text) for answer in answers(read(bench, wish(CommandKind.stop)))] == [
+        (True, "stop", "it was ending already: SIGTERM")
+    ]
+    read(bench, Command("2-b", Wish(CommandKind.stop, ATTEMPT, "", "another")))
+    finish = bench.machine._ending.finish
+    assert finish == FinishRun(130, "why, while it was ending: SIGTERM")
+
+
+def test_a_stop_does_not_change_how_a_run_ends_that_failed_or_is_done():
+    bench = live_bench()
+    bench.tell(Received("controller", FinishRun(0, "all updates made")))
+    read(bench, wish(CommandKind.stop))
+    assert bench.machine._ending.finish == FinishRun(0, "all updates made")
+
+
 def test_an_order_that_comes_by_message_and_by_file_is_carried_out_once():
     bench = live_bench()
     stacks = wish(CommandKind.stacks, "gateway-0")
