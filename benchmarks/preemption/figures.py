@@ -8,11 +8,12 @@ from typing import Any
 
 from benchmarks.chaos.figures import token_faults
 from gyre_hpc.config.run_folder import RunFolder
+from gyre_hpc.config.stored import load_config
 from gyre_hpc.protocol.journal import CallProgress
 from gyre_hpc.report.story import Story
 from gyre_hpc.report.summary import summarize
 from gyre_hpc.report.tokens import token_counts
-from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
+from gyre_hpc.report.trained import trained_groups
 from gyre_hpc.trajectory.segment import read_records
 
 PROMISED = 0.9
@@ -49,10 +50,8 @@ def resume_seconds(story: Story, starts: Sequence[float]) -> list[float]:
 
 
 def trained_twice(folder: RunFolder) -> int:
-    """Executions that stand more than once among those the newest checkpoint consumed."""
-    newest = newest_whole(folder.checkpoints)
-    consumed = [] if newest is None else list(read_state(newest)["consumed"])
-    return len(consumed) - len(set(consumed))
+    """Executions that went into the weights more often than once, by the controller's log."""
+    return load_config(folder.config).algo.group_size * sum(times - 1 for times in trained_groups(folder).values())
 
 
 def figures_of(story: Story, starts: Sequence[float], unjournaled: Mapping[int, int]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from gyre_hpc.observability.events import Event, read_events
 from gyre_hpc.observability.process_tree import signal_quietly
 from gyre_hpc.protocol.identity import ExecutionId
 from gyre_hpc.protocol.train_groups import TrainGroups
+from gyre_hpc.report.trained import trained_groups
 from gyre_hpc.shell.lifetime import PARENT_PID
 from gyre_hpc.train.checkpoint_folder import newest_whole, read_state
 from tests.fakes.live_run import REPOSITORY, descendants, is_alive
@@ -146,10 +147,12 @@ def _argv(pid: int) -> list[bytes]:
 
 
 def consumed(folder: RunFolder) -> list[str]:
-    """Executions of the groups in the newest whole checkpoint, by the names that they began with."""
+    """Executions of the groups in the newest whole checkpoint, by the names that they began with: each as often as the controller's log
+    says that weights were trained on it."""
     newest = newest_whole(folder.checkpoints)
     assert newest is not None, "no whole checkpoint"
-    groups, size = TrainGroups.read(read_state(newest)["consumed"]), load_config(folder.config).algo.group_size
+    trained, size = trained_groups(folder), load_config(folder.config).algo.group_size
+    groups = [group for group in TrainGroups.read(read_state(newest)["consumed"]) for _ in range(max(1, trained[group]))]
     return [str(ExecutionId(group.purpose, group.slot, group.group, index)) for group in groups for index in range(size)]
 
 
