@@ -32,6 +32,7 @@ from gyre_hpc.machines.base import (
 )
 from gyre_hpc.machines.batch import consolidation, intake, phases, planning, runners, satellites, saving, watchdog
 from gyre_hpc.machines.batch.actions import WriteStatus
+from gyre_hpc.machines.batch.alarms import Alarms
 from gyre_hpc.machines.batch.awake import Awake, put_off
 from gyre_hpc.machines.batch.facts import facts_of
 from gyre_hpc.machines.batch.fleet import Fleet
@@ -56,7 +57,6 @@ from gyre_hpc.protocol.to_batch import CellReport, GatewayReport, RunnerReport
 from gyre_hpc.scheduler.choose import decide
 
 TICK, STATUS = "tick", "status"
-_ALARMS = 5
 
 
 class BatchMachine(Machine):
@@ -67,6 +67,7 @@ class BatchMachine(Machine):
         self._tick_s = settings.tick_s
         """To the next tick."""
         self.awake = Awake(TICK)
+        self._alarms = Alarms()
         self._directory = -1
         """Number of the newest one taken."""
         self.state = State(
@@ -88,9 +89,7 @@ class BatchMachine(Machine):
         if is_told_something and not self.state.finished:
             effects += self._step(now)
             effects += self._pace(input, effects)
-        for effect in effects:
-            if isinstance(effect, Note) and effect.kind == "alarm":
-                self.state.alarms = [*self.state.alarms, _sentence(effect)][-_ALARMS:]
+        effects = self._alarms.sift(self.state, now, effects)
         if self.state.finished and not was_finished:
             effects.append(phases.last_status(self.state, now))
         self.awake.expect(now, effects)
@@ -285,10 +284,6 @@ class BatchMachine(Machine):
         if state.commit is None:
             effects += state.lending.follow(now, decision, state.fleet, state.batch, next_table(state))
         return effects
-
-
-def _sentence(alarm: Note) -> str:
-    return ", ".join(str(value) for value in alarm.fields.values())
 
 
 def _is_deed(effect: Effect) -> bool:
