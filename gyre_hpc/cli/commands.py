@@ -7,7 +7,7 @@ import argparse
 import importlib
 import sys
 
-from gyre_hpc.errors import NoRun, UserError
+from gyre_hpc.errors import UserError
 
 COMMANDS = {
     "status": "what a run is doing now, and what waits for what",
@@ -41,19 +41,12 @@ def run(argv: list[str]) -> int:
     try:
         code: int = importlib.import_module(f"gyre_hpc.cli.{args.command}_command").call(args)
     except UserError as error:
-        print(f"gyre {args.command}: {error}{_where(error)}", file=sys.stderr)
+        from gyre_hpc.report.watch.nearby import where_runs_are
+
+        print(f"gyre {args.command}: {error}{where_runs_are(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
         return 0
     return code
-
-
-def _where(error: UserError) -> str:
-    """Of a path that is no run folder: where runs are."""
-    if not isinstance(error, NoRun):
-        return ""
-    from gyre_hpc.report.watch.nearby import nearby
-
-    return nearby(error.path)

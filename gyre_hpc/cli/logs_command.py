@@ -26,6 +26,8 @@ def call(args: argparse.Namespace) -> int:
     tail = LogTail(run.folder.root / "logs", wanted_by(args.cell, args.process))
     is_any = show(tail.last(args.lines))
     if args.follow:
+        if not is_any:
+            print("nothing printed so far; waiting for lines. How the run goes: gyre attach", args.run, file=sys.stderr)
         follow(run, tail)
         return 0
     is_any |= show(tail.rest())

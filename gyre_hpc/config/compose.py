@@ -3,7 +3,6 @@
 Errors are UserError naming field, value and remedy; Hydra's and omegaconf's own are put into that form by `explained`.
 """
 
-import difflib
 import re
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import fields, is_dataclass
@@ -18,6 +17,7 @@ from gyre_hpc.config.resume import resumed
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.search_path import register
 from gyre_hpc.config.validate import validate
+from gyre_hpc.config.wording import meant, of_command_line, of_value
 from gyre_hpc.errors import UserError
 
 
@@ -77,8 +77,9 @@ def explained(error: BaseException) -> UserError:
         remedy = "it is there already: leave the + out" if refused[1] == "append" else _no_such_key(key)
         return UserError(key, value[1] if value else "", remedy)
     if merging := re.search(r"Error merging override ([^=\s]+)=?(\S*)", text):
-        return UserError(merging[1].lstrip("+~"), merging[2], _no_such_key(merging[1].lstrip("+~")) if "not in" in cause else cause)
-    return UserError("command line", text.partition(" See http")[0], "write KEY=VALUE, GROUP=NAME or +experiment=NAME")
+        key = merging[1].lstrip("+~")
+        return UserError(key, merging[2], _no_such_key(key) if "not in" in cause else of_value(key, merging[2], cause))
+    return of_command_line(text)
 
 
 def _keys_of(value: object, prefix: str = "") -> Iterator[str]:
@@ -99,5 +100,6 @@ def _is_known(key: str, known: Container[str]) -> bool:
 def _no_such_key(key: str) -> str:
     if _is_known(key, tuple(known_keys())):
         return "there is nothing of that name to take away"
-    close = difflib.get_close_matches(key, list(known_keys()), n=3, cutoff=0.6)
+    groups = [item.name for item in fields(Config) if isinstance(item.type, type) and is_dataclass(item.type)]
+    close = meant(key, [*groups, *known_keys()])
     return "no such key" + (f"; did you mean {' or '.join(close)}?" if close else "") + " (all keys: launch.py --cfg job)"

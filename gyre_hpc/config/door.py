@@ -29,8 +29,8 @@ _NOT_BEGUN = 3
 """Exit code of a run of a sweep that was stopped before it."""
 
 
-def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
-    """Make `task` the main function of a Hydra program."""
+def hydra_main(task: Callable[[Config], int], more: Callable[[UserError], str] = lambda error: "") -> Callable[[], NoReturn]:
+    """Make `task` the main function of a Hydra program. more: what goes on with the message of bad input."""
 
     def run() -> NoReturn:
         ends = _Ends()
@@ -53,7 +53,7 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
             except UserError as error:
                 if wants_traceback:
                     raise
-                ends.add(name, _say(error))
+                ends.add(name, _say(error, more))
             except BaseException as bug:
                 ends.add(name, 1)
                 bugs.append(bug)
@@ -66,11 +66,11 @@ def hydra_main(task: Callable[[Config], int]) -> Callable[[], NoReturn]:
             refuse_launchers(sys.argv[1:])
             hydra.main(version_base="1.3", config_path=PACKAGE, config_name="config")(composed)()
         except UserError as error:
-            ends.add("", _say(error))
+            ends.add("", _say(error, more))
         except (HydraException, OmegaConfBaseException, ValueError) as error:
             if wants_traceback or bugs:
                 raise
-            ends.add("", _say(explained(error)))
+            ends.add("", _say(explained(error), more))
         except KeyboardInterrupt:
             # While composing: nothing was started. A run that was started handles the signal itself.
             sys.exit(_STOPPED)
@@ -118,6 +118,6 @@ def overrides_given() -> tuple[str, ...]:
     return tuple(HydraConfig.get().overrides.task) if HydraConfig.initialized() else ()
 
 
-def _say(error: UserError) -> int:
-    print(error, file=sys.stderr)
+def _say(error: UserError, more: Callable[[UserError], str]) -> int:
+    print(f"{error}{more(error)}", file=sys.stderr)
     return 2

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from gyre_hpc.config.changes import COUNTED, changes, is_changeable, leaves, nearest_changeable
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import open_folder
+from gyre_hpc.config.wording import of_command_line, of_value
 from gyre_hpc.errors import UserError
 
 _FORCE = "launch.force"
@@ -50,7 +51,7 @@ def _set(node: DictConfig, key: str, value: Any) -> None:
     try:
         OmegaConf.update(node, key, value)
     except OmegaConfBaseException as error:
-        raise UserError(key, value, str(error).splitlines()[0]) from error
+        raise UserError(key, value, of_value(key, value, str(error).splitlines()[0])) from error
 
 
 def _changes(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
@@ -83,7 +84,7 @@ def _parsed(overrides: Sequence[str]) -> list[Override]:
     try:
         return OverridesParser.create().parse_overrides(list(overrides))
     except HydraException as error:
-        raise UserError("command line", " ".join(overrides), " ".join(str(error).split())) from error
+        raise of_command_line(" ".join(str(error).split())) from error
 
 
 def _listed(value: Any) -> list[Any]:

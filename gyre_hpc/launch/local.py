@@ -15,7 +15,7 @@ from gyre_hpc.clock import unix_s
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.finished import is_finished
+from gyre_hpc.launch.finished import check_updates, is_finished
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
 from gyre_hpc.launch.telling import fall_silent, tell
@@ -37,6 +37,7 @@ _LOG_TAIL = 4096
 
 def main(config: Config, modules: str = MODULES) -> int:
     """Run to the end; return the exit code. `modules` is the package of the process mains. Raises UserError."""
+    check_updates(config)
     if is_finished(config):
         story = read_story(config.resume)
         tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")

@@ -45,6 +45,7 @@ def test_a_run_is_stopped_through_its_folder_alone_and_by_http_where_that_is_to_
         done = gyre("stop", str(run.folder.root), "--wait")
         assert done.returncode == 0, done.stdout + done.stderr
         assert "the run ends" in done.stdout and "exit code 130" in done.stdout
+        assert done.stdout.endswith(f"go on with: python launch.py resume={run.folder.root}\n")
         assert is_reachable == (not [path for path in run.folder.commands.glob("*.json") if not path.name.endswith(".ack.json")])
         assert run.wait_end() == 130
         wait_dead(below, within_s=0)

@@ -76,7 +76,7 @@ def ask_on_slurm(config: Config, run: Path | None) -> tuple[Verdict, list[str]]:
     nodes = config.cluster.slurm.nodes
     with _meeting_place(config, run) as place:
         store_config(config, place / CONFIG)
-        print(f"asking {nodes} nodes by a short job", file=sys.stderr, flush=True)
+        print(f"asking {nodes} node{'s' * (nodes > 1)} by a short job", file=sys.stderr, flush=True)
         said = srun(config, [sys.executable, "-m", "gyre_hpc.launch.preflight", "--meeting", str(place), "--nodes", str(nodes)])
         try:
             probes = msgspec.json.decode((place / PROBES).read_bytes(), type=dict[int, NodeProbe])

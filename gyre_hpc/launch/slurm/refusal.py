@@ -20,6 +20,8 @@ _CONCERNS = (
     (r"time limit|--time", "time_min"),
 )
 """Words -> key below cluster.slurm; the first one that is found counts."""
+_UNREACHED = r"unable to contact slurm controller|res_n?search|configuration source|unable to resolve|connection refused"
+"""Nobody has read the request."""
 _NEVER = {
     "PartitionConfig": "",
     "PartitionNodeLimit": "nodes",
@@ -36,6 +38,9 @@ _NEVER = {
 def refused(said: str, asked: Mapping[str, object], prefix: str) -> UserError:
     """Of sbatch's or srun's standard error. asked: what the job asked for, by key; prefix: before the key."""
     why = _first_error(said)
+    if re.search(_UNREACHED, why, re.IGNORECASE):
+        remedy = f"SLURM does not answer here ({why}): submit from a login node, or name its configuration by SLURM_CONF"
+        return UserError("cluster.kind", "slurm", remedy)
     key = next((key for words, key in _CONCERNS if re.search(words, why, re.IGNORECASE)), "")
     return _error(key, asked, prefix, f"SLURM refused the job: {why}")
 

@@ -8,7 +8,7 @@ from gyre_hpc.config.cluster_schema import SatellitesAt
 from gyre_hpc.config.run_folder import RunFolder
 from gyre_hpc.config.schema import Config
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.finished import is_finished
+from gyre_hpc.launch.finished import check_updates, is_finished
 from gyre_hpc.launch.folder import claimed_folder, fill
 from gyre_hpc.launch.slurm import queue
 from gyre_hpc.launch.slurm.cell_map import described, node_map
@@ -32,6 +32,7 @@ def main(config: Config) -> int:
     node_map(config, _made_up_hosts(config))
     if config.launch.dry_run:
         return _show(config)
+    check_updates(config)
     if is_finished(config):
         story = read_story(config.resume)
         tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
@@ -43,7 +44,7 @@ def main(config: Config) -> int:
         fill(folder, config)
         job = enqueue(config, folder)
     try:
-        tell(f"run: {folder.root}\njob: {job} ({config.cluster.slurm.nodes} nodes)")
+        tell(f"run: {folder.root}\njob: {job} (nodes: {config.cluster.slurm.nodes})")
         _add_satellites(config, folder, job)
         tell(f"follow it:  gyre status {folder.root}\n            gyre logs {folder.root} -f\nend it:     gyre stop {folder.root}")
         code = _stay(folder) if config.launch.wait else 0

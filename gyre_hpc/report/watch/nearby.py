@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gyre_hpc.clock import unix_s
 from gyre_hpc.config.run_folder import RunFolder
-from gyre_hpc.errors import UserError
+from gyre_hpc.errors import NoRun, UserError
 from gyre_hpc.report.lines import span
 from gyre_hpc.report.watch.watched import open_run, watch
 
@@ -16,6 +16,11 @@ _DEEPEST = 4
 """Levels: those of outputs/ as launch.py and a sweep make them, and what lies above them."""
 _FOLDERS = 2000
 """That are looked into, at most: a project's file system may be large, and slow."""
+
+
+def where_runs_are(error: UserError) -> str:
+    """What goes on with the message of `error`, where that is of a path that is no run folder."""
+    return nearby(error.path) if isinstance(error, NoRun) else ""
 
 
 def nearby(path: str) -> str:

@@ -48,6 +48,8 @@ def _wait(run: Run, attempt: int, watched: Watched) -> int:
             return 1
         time.sleep(_LOOK_EVERY_S)
     print(f"over after {span(monotonic_s() - began)}: {end.reason} (exit code {end.exit_code})")
+    if end.exit_code:
+        print(f"go on with: python launch.py resume={run.folder.root}")
     return 0
 
 

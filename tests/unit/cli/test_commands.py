@@ -60,6 +60,8 @@ def test_logs_in_which_nothing_stands_are_told_from_a_command_that_does_nothing(
     assert run(["logs", str(tmp_path), "--cell", "7"]) == 0
     silent = capsys.readouterr()
     assert (silent.out, silent.err) == ("", "nothing printed so far by: cell-7\n")
+    assert run(["logs", str(tmp_path), "-f", "--cell", "7"]) == 0  # the run is over: nothing to follow
+    assert capsys.readouterr().err == f"nothing printed so far; waiting for lines. How the run goes: gyre attach {tmp_path}\n"
     (logs / "cell-7.log").write_text("here\n")
     assert run(["logs", str(tmp_path), "--cell", "7"]) == 0
     spoken = capsys.readouterr()

@@ -67,8 +67,19 @@ def test_groups_choose_kinds():
 @pytest.mark.parametrize(
     ("overrides", "field", "remedy"),
     [
-        (["algo.updates=many"], "algo.updates", "Integer"),
-        (["algo.updats=3"], "algo.updats", "algo.updates"),
+        (["algo.updates=many"], "algo.updates", "write a whole number"),
+        (["algo.updates=1.5"], "algo.updates", "write a whole number"),
+        (["trainer.lr=fast"], "trainer.lr", "write a number"),
+        (["journal.fsync=maybe"], "journal.fsync", "true or false"),
+        (["launch.force=trainer.lr"], "launch.force", "launch.force=[trainer.lr]"),
+        (["harness.environment=a"], "harness.environment", "harness.environment={A:1,B:2}"),
+        (["seed=null"], "seed", "leave it out"),
+        (["seed=1,2"], "seed", "add -m"),
+        (["+cluster=slurm"], "cluster", "leave the + out"),
+        (["algo.updats=3"], "algo.updats", "did you mean algo.updates? "),
+        (["schedular=elastic"], "schedular", "did you mean scheduler? "),
+        (["sede=1"], "sede", "did you mean seed "),
+        (["cluster.nodes=2"], "cluster.nodes", "did you mean cluster.slurm.nodes? "),
         (["+algo.foo=3"], "algo.foo", "no such key"),
         (["scheduler=nope"], "scheduler", "colocate_carry"),
         (["experiment=deepswe"], "experiment", "+experiment=NAME"),
@@ -187,6 +198,19 @@ def test_a_bad_override_is_exit_code_2_one_line_and_no_traceback(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py"]
 
 
+def test_who_names_a_folder_too_high_to_go_on_is_told_the_runs_below_it(tmp_path: Path):
+    store_config(compose_config(), tmp_path / "outputs" / "1" / "config.yaml")
+    (tmp_path / "outputs" / "1" / "state").mkdir()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "launch.py"), "resume=outputs"], cwd=tmp_path, check=False, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    told = done.stderr.splitlines()
+    assert told[0] == "resume='outputs': name a run folder, one that holds config.yaml; one lies below it:"
+    assert told[1].startswith("  outputs/1  never started")
+    assert len(told) == 2
+
+
 def test_a_run_litters_nothing(tmp_path: Path):
     assert _launch(tmp_path, "seed=3").returncode == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["program.py"]
@@ -208,6 +232,6 @@ def test_a_bug_of_the_task_shows_its_traceback(tmp_path: Path):
 
 def test_launch_is_a_door_and_nothing_else():
     source = (ROOT / "launch.py").read_text()
-    assert len(source.splitlines()) <= 15
+    assert len(source.splitlines()) <= 25
     top = [node for node in ast.parse(source).body if isinstance(node, ast.Import | ast.ImportFrom)]
     assert all("launch" not in ast.unparse(node) for node in top), "gyre_hpc.launch is imported after composing"

@@ -51,6 +51,19 @@ def test_what_concerns_no_key_is_told_of_the_job():
     assert told == "cluster.slurm='nodes=9, time_min=60': SLURM refused the job: unrecognized option '--bogus=1'"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "sbatch: error: resolve_ctls_from_dns_srv: res_nsearch error: Unknown host\nsbatch: error: fetch_config: DNS SRV lookup failed",
+        "sbatch: error: Batch job submission failed: Unable to contact slurm controller (connect failure)",
+    ],
+)
+def test_a_slurm_that_does_not_answer_is_not_said_to_have_refused_the_job(said: str):
+    told = str(refused(said, ASKED, "cluster.slurm."))
+    assert told.startswith("cluster.kind='slurm': SLURM does not answer here (") and "SLURM_CONF" in told
+    assert "refused" not in told
+
+
 def test_words_that_nobody_knows_are_told_as_they_are():
     assert str(refused("the site's plugin\n  says no", ASKED, "")).endswith("SLURM refused the job: the site's plugin says no")
 
