@@ -4,7 +4,8 @@ Invariants (each has a test):
   - a writer that started never raises into its caller: what could not be written is counted;
   - what was noted is in the file about FLUSH_S later, whether more is noted or not, as far as it takes writes;
   - a line torn by a crash is skipped by readers and never glued to the next one;
-  - a reader that polls returns every whole line exactly once, in time order within a poll.
+  - a reader that polls returns every whole line exactly once, by attempt and time within a poll, and each writer's in the order they were
+    written: a clock that is set back while a run goes on puts no update before an earlier one.
 Fields are plain JSON: ids and versions as text, times in seconds, shares as fractions.
 """
 
@@ -128,11 +129,13 @@ class EventReader:
         """Whole lines that were no events."""
         self._folder = folder
         self._offsets: dict[Path, int] = {}
+        self._newest: dict[Path, float] = {}
+        """The latest time that a file told so far: what follows in it is no earlier."""
         self._decoder = msgspec.json.Decoder(Event)
 
     def poll(self) -> list[Event]:
-        """Events written since the last poll, by time; empty while the folder does not exist."""
-        events: list[Event] = []
+        """Events written since the last poll, in order; empty while the folder does not exist."""
+        found: list[tuple[int, float, Event]] = []
         for path in sorted(self._folder.glob("*.jsonl")):
             offset = self._offsets.get(path, 0)
             with path.open("rb") as file:
@@ -143,9 +146,10 @@ class EventReader:
             for line in data[:whole].splitlines():
                 event = self._event(line)
                 if event is not None:
-                    events.append(event)
-        events.sort(key=lambda event: event.time)
-        return events
+                    newest = self._newest[path] = max(event.time, self._newest.get(path, event.time))
+                    found.append((event.attempt, newest, event))
+        found.sort(key=lambda one: one[:2])
+        return [event for _, _, event in found]
 
     def _event(self, line: bytes) -> Event | None:
         if not line.strip():
@@ -158,7 +162,7 @@ class EventReader:
 
 
 def read_events(folder: Path) -> list[Event]:
-    """Every event of `folder`, by time."""
+    """Every event of `folder`, by attempt and time."""
     return EventReader(folder).poll()
 
 

@@ -260,6 +260,9 @@ def _staleness(ready: list[Event]) -> dict[str, int]:
 
 
 def _last_by(events: list[Event], field: str) -> list[Event]:
-    """The last event of each value of `field`: a batch that is done again after a loss counts once."""
-    last: dict[Any, Event] = {event.fields[field]: event for event in events}
-    return sorted(last.values(), key=lambda event: event.time)
+    """The last event of each value of `field`, in order: a batch that is done again after a loss counts once."""
+    last: dict[Any, Event] = {}
+    for event in events:
+        last.pop(event.fields[field], None)
+        last[event.fields[field]] = event
+    return list(last.values())

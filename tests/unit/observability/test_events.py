@@ -219,3 +219,23 @@ def test_noting_after_close_is_harmless(tmp_path: Path):
     writer.note("late", {})
     writer.flush()
     assert read_events(tmp_path) == []
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_clock_that_is_set_puts_no_event_of_a_process_or_an_attempt_before_an_earlier_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+):
+    def note(attempt: int, time: float, number: int) -> None:
+        monkeypatch.setattr(module, "unix_s", lambda: time)
+        writer = EventWriter(tmp_path / f"controller-{attempt}.jsonl", "controller", attempt)
+        writer.note("applied", {"update": number})
+        writer.close()
+
+    note(1, 10_000.0, 0)
+    note(1, 10_001.0 + step, 1)
+    note(2, 10_002.0 - step, 2)
+    polled = EventReader(tmp_path)
+    assert [event.fields["update"] for event in polled.poll()] == [0, 1, 2] == [event.fields["update"] for event in read_events(tmp_path)]
+    note(2, 5.0, 3)
+    note(2, 4.0, 4)
+    assert [event.fields["update"] for event in polled.poll()] == [3, 4]
