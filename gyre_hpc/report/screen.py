@@ -6,7 +6,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gyre_hpc.observability.status import CellStatus, Status
+from gyre_hpc.observability.status import CellStatus, Status, WaterlevelStatus
 from gyre_hpc.report.lines import PHASES, span
 from gyre_hpc.report.summary import STATES, percent
 
@@ -40,19 +40,22 @@ def _head(status: Status, is_over: bool) -> RenderableType:
         f"pass rate [b]{percent(status.pass_rate)}[/b]" + (f" (held-out {rates})" if rates else ""),
         *([] if is_over else [f"[b]{status.tokens_per_s:.0f}[/b] tokens/s", f"ETA [b]{eta}[/b]"]),
     ]
-    level = status.waterlevel
-    water = [
+    below = [*([] if is_over else _water(status.waterlevel)), *([status.message] if status.message else [])]
+    return Group(Text.from_markup(" · ".join(words)), *([Text(" · ".join(below), style="dim")] if below else []))
+
+
+def _water(level: WaterlevelStatus) -> list[str]:
+    why = f" ({level.reason})" if level.reason else ""
+    return [
         f"waterlevel {level.live} live",
         f"cells needed {level.cells_needed}",
         f"next batch {percent(level.ready)} ready",
-        f"to train {level.want}",
+        f"to train {level.want}{why}",
     ]
-    reason = status.message or level.reason
-    return Group(Text.from_markup(" · ".join(words)), Text(" · ".join([*water, *([reason] if reason else [])]), style="dim"))
 
 
 def _cells(status: Status) -> RenderableType:
-    table = Table(box=None, padding=(0, 2), show_header=True, header_style="dim")
+    table = Table(box=None, padding=(0, 1), show_header=True, header_style="dim")
     has_servers = any(cell.engine_pids for cell in status.cells)
     for name in ("cell", "role", "state", "version", "calls", "why idle", *(["processes"] if has_servers else [])):
         table.add_column(name)

@@ -6,11 +6,12 @@ import os
 import re
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from gyre_hpc.observability.events import Event
-from gyre_hpc.observability.status import read_status
+from gyre_hpc.observability.status import CellStatus, read_status
 from gyre_hpc.report.lines import Teller, span
 from gyre_hpc.report.screen import screen
 from gyre_hpc.report.story import is_over
@@ -127,4 +128,15 @@ def test_what_was_under_way_when_an_attempt_ended_is_not_shown_as_if_it_were(tmp
         Console(file=text, width=200).print(screen(status, [], is_over=over))
         shown[over] = text.getvalue()
     assert "ETA" in shown[False] and " running, " in shown[False]
-    assert "ETA" not in shown[True] and "tokens/s" not in shown[True] and " were under way; ended" in shown[True]
+    assert "cells needed" in shown[False] and "to train 1 (data pays)" in shown[False]
+    assert "ETA" not in shown[True] and "tokens/s" not in shown[True] and "cells needed" not in shown[True]
+    assert " were under way; ended" in shown[True]
+
+
+def test_why_a_cell_is_idle_has_room_on_a_narrow_screen(tmp_path: Path):
+    status = read_status(make_run(tmp_path).status)
+    assert status is not None
+    cell = CellStatus(name="cell-10", role="rollout", state="rollout", version="0.1000", reason="waits_for_commit")
+    text = io.StringIO()
+    Console(file=text, width=80).print(screen(msgspec.structs.replace(status, cells=[cell]), []))
+    assert "waits_for_commit" in text.getvalue()
