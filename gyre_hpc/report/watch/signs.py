@@ -65,6 +65,8 @@ class Signs:
     """Seconds since the newest sign of life; below SILENT_S while it lives. 0 without an attempt."""
     refusal: Refusal | None = None
     """None: no job was refused since."""
+    status_behind_s: float = 0.0
+    """How long before the newest sign of life status.json was written, both stamped by the same clock."""
 
 
 def read_signs(folder: RunFolder, *, patient: bool = True, wait: Callable[[float], None] = time.sleep) -> Signs:
@@ -75,7 +77,14 @@ def read_signs(folder: RunFolder, *, patient: bool = True, wait: Callable[[float
         return Signs(attempt=0, end=None, start=None, silent_s=0.0, refusal=refusal)
     end = read_end(folder, attempt)
     silent_s = 0.0 if end is not None else _silence(folder, attempt, patient, wait)
-    return Signs(attempt=attempt, end=end, start=_start(folder, attempt), silent_s=silent_s, refusal=refusal)
+    return Signs(
+        attempt=attempt,
+        end=end,
+        start=_start(folder, attempt),
+        silent_s=silent_s,
+        refusal=refusal,
+        status_behind_s=_behind(folder, attempt),
+    )
 
 
 def read_end(folder: RunFolder, attempt: int) -> End | None:
@@ -114,6 +123,11 @@ def answers_http(start: RunStart | None, token: str, within_s: float = 2.0) -> b
 
 DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Nodes of a cluster are reached without a site's web proxy."""
+
+
+def _behind(folder: RunFolder, attempt: int) -> float:
+    alive, written = _time(folder.alive(attempt)), _time(folder.status)
+    return max(0.0, alive - written) if alive is not None and written is not None else 0.0
 
 
 def _silence(folder: RunFolder, attempt: int, patient: bool, wait: Callable[[float], None]) -> float:

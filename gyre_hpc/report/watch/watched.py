@@ -19,7 +19,7 @@ from gyre_hpc.observability.status import Status, read_status
 from gyre_hpc.report.lines import span
 from gyre_hpc.report.watch.jobs import Jobs
 from gyre_hpc.report.watch.outlook import Outlook, look_ahead
-from gyre_hpc.report.watch.signs import Signs, answers_http, read_signs
+from gyre_hpc.report.watch.signs import SILENT_S, Signs, answers_http, read_signs
 from gyre_hpc.report.watch.squeue import QueueJob, read_queue
 from gyre_hpc.report.watch.state import RunState, Verdict, judge
 
@@ -80,8 +80,14 @@ def watch(run: Run, *, patient: bool = True) -> Watched:
 
 
 def job_lines(watched: Watched) -> list[str]:
-    """What the queue says, and how far the allocation will take the run."""
+    """What the queue says, how far the allocation will take the run, and whether its status is of now."""
     jobs, lines = watched.jobs, list[str]()
+    behind_s = watched.signs.status_behind_s
+    if watched.verdict.state is RunState.running and behind_s >= SILENT_S:
+        lines.append(
+            f"its status was written {span(behind_s)} before that: its controller stands still or starts again, or the run folder takes no"
+            " file (full, read-only)"
+        )
     end, asked = watched.signs.end, jobs.queue.asked if jobs.queue is not None else 0.0
     is_fresh = end is None or asked > end.time  # else the queue shows what was before the end
     if is_fresh:
@@ -104,6 +110,7 @@ def as_json(watched: Watched) -> dict[str, Any]:
         "text": watched.verdict.text,
         "attempt": signs.attempt,
         "silent_s": signs.silent_s,
+        "status_behind_s": signs.status_behind_s,
         "exit_code": watched.verdict.exit_code if signs.end is None else signs.end.exit_code,
         "job": None if job is None else msgspec.to_builtins(job),
         "outlook": None if watched.outlook is None else dataclasses.asdict(watched.outlook),

@@ -66,6 +66,16 @@ def test_a_dead_run_stamped_by_a_clock_that_is_ahead_is_not_taken_for_alive(fold
     assert read_signs(folder, wait=lambda after_s: None).silent_s >= SILENT_S
 
 
+def test_a_status_that_is_older_than_the_signs_of_life_is_told_by_how_much(folder: RunFolder):
+    stamp(folder, -1.0)
+    assert read_signs(folder).status_behind_s == 0.0, "there is none"
+    folder.status.touch()
+    os.utime(folder.status, (1, time.time() - 91.0))
+    assert read_signs(folder).status_behind_s == pytest.approx(90.0, abs=0.5)
+    os.utime(folder.status, (1, time.time()))
+    assert read_signs(folder).status_behind_s == 0.0
+
+
 def test_an_end_is_read_and_a_damaged_one_is_an_end_too(folder: RunFolder):
     end_of(folder, 1).write_text(json.dumps({"exit_code": 0, "reason": "done", "time": 5.0}))
     end = read_signs(folder).end

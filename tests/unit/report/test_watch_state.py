@@ -14,7 +14,7 @@ from gyre_hpc.report.watch.jobs import Jobs
 from gyre_hpc.report.watch.outlook import look_ahead
 from gyre_hpc.report.watch.signs import End, Refusal, Signs, read_signs
 from gyre_hpc.report.watch.squeue import Queue, QueueJob
-from gyre_hpc.report.watch.state import RunState, judge
+from gyre_hpc.report.watch.state import RunState, Verdict, judge
 from gyre_hpc.report.watch.watched import Run, Watched, job_lines
 from gyre_hpc.supervisor.attempts import claim_attempt
 
@@ -107,6 +107,20 @@ def test_what_a_job_said_before_its_attempt_is_read_until_that_attempt_begins(tm
 def test_silence_is_told_with_its_length_and_the_job():
     text = judge(signs(silent_s=73.0), jobs(RUNNING), status_attempt=1, now=NOW).text
     assert "for 73 s (since " in text and "job 12 is running on n1" in text
+
+
+@pytest.mark.parametrize(
+    ("behind_s", "state", "is_told"), [(90.0, RunState.running, True), (5.0, RunState.running, False), (90.0, RunState.over, False)]
+)
+def test_a_status_that_is_not_of_now_is_said_to_be_so(tmp_path: Path, behind_s: float, state: RunState, is_told: bool):
+    seen = Signs(attempt=1, end=None, start=START, silent_s=1.0, status_behind_s=behind_s)
+    watched = Watched(
+        run=Run(folder=RunFolder(tmp_path), config=Config()), now=NOW, signs=seen, status=None, jobs=NONE,
+        verdict=Verdict(state=state, text=""), outlook=None,
+    )  # fmt: skip
+    lines = job_lines(watched)
+    assert bool(lines) is is_told
+    assert not is_told or "its status was written 1m30s before that" in lines[0]
 
 
 def test_a_satellites_job_is_none_of_the_run():
