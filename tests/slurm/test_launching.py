@@ -127,8 +127,9 @@ def test_two_runs_of_one_user_on_the_same_nodes_both_end_whole(cluster: Cluster,
 
 @rare
 def test_a_run_that_reaches_its_time_limit_again_and_again_comes_to_its_end(cluster: Cluster, shared_folder: Path):
-    updates = 14
-    run = SlurmRun(cluster, shared_folder, f"algo.updates={updates}", "cluster.slurm.time_min=1", "cluster.slurm.signal_s=15")
+    """SLURM may send its signal a minute early, so that of two minutes each attempt has 45 s at least; all need more than 105 s."""
+    updates = 180
+    run = SlurmRun(cluster, shared_folder, f"algo.updates={updates}", "cluster.slurm.time_min=2", "cluster.slurm.signal_s=15")
     attempt = 1
     while run.wait_event("job_ended", attempt).fields["next"] == "requeue":
         cluster.kick(run.job)
