@@ -30,11 +30,13 @@ def live(folder: Path, steps: Callable[[World], Awaitable[None]], **gateway: Any
 
 
 def test_a_full_disk_holds_answers_back_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    full = False
+    full, num_refused = False, 0
     write = os.write
 
     def maybe(fd: int, data: Any) -> int:
+        nonlocal num_refused
         if full:
+            num_refused += 1
             # Half of it reaches the disk: it must be cut off again.
             write(fd, bytes(data)[: len(data) // 2])
             raise OSError(errno.ENOSPC, "No space left on device")
@@ -61,10 +63,15 @@ def test_a_full_disk_holds_answers_back_and_nothing_is_lost(tmp_path: Path, monk
         await until(lambda: len(here.gateway.host._machine._shard.waiting) == 1, "new calls wait")  # type: ignore[union-attr]
         assert not asked.done()
         assert len(engine.requests) == 1
+        await until(lambda: num_refused >= 4, "it tries again and again")
+        assert [kind for kind, _ in here.notes].count("storage_full") == 1, "and says so once"
         full = False
         assert message(await asked)["content"] == bytes(LONG[:-1]).decode()
         assert message(await other)["content"] == "two"
         assert output_ids(here) == LONG
+        assert ["No space" in fields["reason"] for kind, fields in here.notes if kind == "storage_full"] == [True, False], (
+            "then that it is cured"
+        )
 
     live(tmp_path, steps)
 

@@ -250,7 +250,7 @@ def _nothing_to_resume(state: State, now: float) -> list[Effect]:
     if state.settings.checkpoint_before_publish or state.settings.warm_executions:
         # Each version had one: going on would write over, and prune, what a person may still restore.
         return finish(state, now, _DAMAGED, f"update {state.update} was made and no checkpoint is whole: restore one, or begin another run")
-    note = Note("alarm", {"what": "no checkpoint was written yet: all is trained again", "reason": f"update {state.update} was made"})
+    note = Note("alarm", {"what": "no checkpoint is whole: all is trained again", "reason": f"update {state.update} was made"})
     return [note, *load(state, Checkpoint(folder="", version=Version(state.lineage, 0), update=-1))]
 
 

@@ -56,6 +56,8 @@ class GatewayMachine(Machine):
         self._cpu_s = 0.0
         self._is_measuring = False
         self._reports_soon = False
+        self._told_full = ""
+        """Why the journal takes nothing, as people were told last."""
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -80,6 +82,8 @@ class GatewayMachine(Machine):
                 self._failed(key, kind, reason)
             case Persisted(key=key):
                 self._persisted(shard.journal.persisted(key))
+                if not shard.journal.full:
+                    self._tell_full("")
             case TimerFired(key=key):
                 self._timer(key)
             case Restarted(records=records):
@@ -164,7 +168,8 @@ class GatewayMachine(Machine):
         live = self._live(key)
         if what == "journal":
             if not shard.journal.full:
-                shard.emit(SetTimer(journal_queue.TIMER, journal_queue.RETRY_S), Note("storage_full", {"reason": reason}))
+                shard.emit(SetTimer(journal_queue.TIMER, journal_queue.RETRY_S))
+                self._tell_full(reason)
             shard.journal.failed(key, reason)
             shard.has_news = True
         elif what in ("reply", "refuse", "confirm"):
@@ -230,8 +235,13 @@ class GatewayMachine(Machine):
         if shard.journal.full:
             shard.emit(SetTimer(journal_queue.TIMER, journal_queue.RETRY_S))
         else:
-            shard.emit(Note("storage_full", {"reason": ""}))
             sampling.seek_all(shard)
+
+    def _tell_full(self, reason: str) -> None:
+        """Once; that it is cured when a record is durable, not when one is tried again."""
+        if reason != self._told_full:
+            self._told_full = reason
+            self._shard.emit(Note("storage_full", {"reason": reason}))
 
     def _live(self, key: str) -> LiveCall | None:
         return self._shard.live.get(split_key(key)[1])
