@@ -97,7 +97,7 @@ class People:
             return Unreadable(id, f"it has more than {_LARGEST} bytes")
         try:
             return Command(id, msgspec.json.decode(data, type=Wish), written < self._began())
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             return Unreadable(id, str(error))
 
 

@@ -71,7 +71,7 @@ def is_stopped(folder: RunFolder, attempt: int) -> bool:
 def _is_stop(path: Path, attempt: int) -> bool:
     try:
         answer = msgspec.json.decode(path.read_bytes(), type=Answer)
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):  # nobody's word
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):  # nobody's word
         return False
     return (answer.attempt, answer.kind, answer.is_done) == (attempt, CommandKind.stop.value, True)
 

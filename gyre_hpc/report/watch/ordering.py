@@ -62,7 +62,7 @@ def answer_to(folder: RunFolder, given: Given, within_s: float = ANSWER_S) -> An
         except FileNotFoundError:
             if monotonic_s() >= limit:
                 return None
-        except (OSError, msgspec.MsgspecError) as error:
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise UserError("RUN", str(folder.root), f"the answer {given.id} cannot be read ({error})") from error
         time.sleep(_LOOK_EVERY_S)
 

@@ -45,8 +45,13 @@ def test_orders_without_an_answer_are_read_oldest_first(folder: RunFolder):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "{", "[]", '{"kind": "dance"}', '{"kind": "stop", "attempt": "x"}', "\xff\xfe", "{" * 70000, '"stop"']
-)
+    "text",
+    [
+        "", "{", "[]", '{"kind": "dance"}', '{"kind": "stop", "attempt": "x"}', "\xff\xfe", "{" * 70000, '"stop"',
+        '{"kind": "stop", "x": ' + "[" * 60000,
+    ],
+    ids=range(9),
+)  # fmt: skip
 def test_what_is_no_order_is_unreadable_with_a_reason(folder: RunFolder, text: str):
     folder.commands.mkdir()
     folder.command("1-a").write_bytes(text.encode("latin-1"))
