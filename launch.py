@@ -2,22 +2,14 @@
 
 from gyre_hpc.config.door import hydra_main
 from gyre_hpc.config.schema import Config
-from gyre_hpc.errors import UserError
+from gyre_hpc.report.watch.nearby import where_runs_are
 
 
-def _start(config: Config) -> int:
+def launch(config: Config) -> int:
     from gyre_hpc.launch import start  # after composing: --help needs none of it
 
     return start(config)
 
 
-def _where(error: UserError) -> str:
-    from gyre_hpc.report.watch.nearby import where_runs_are
-
-    return where_runs_are(error)
-
-
-launch = hydra_main(_start, _where)
-
 if __name__ == "__main__":
-    launch()
+    hydra_main(launch, where_runs_are)()

@@ -99,6 +99,12 @@ def test_compare_needs_two_and_shows_both(tmp_path: Path, capsys: pytest.Capture
     assert [name[-2:] for name in lines[4].split()] == ["/a", "/b"] and any(line.startswith("pass_rate_after") for line in lines)
 
 
+@pytest.mark.parametrize("tasks", ["0", "-5"])
+def test_an_evaluation_on_no_tasks_is_none(tasks: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert run(["eval", str(make_run(tmp_path).root), "--tasks", tasks]) == 2
+    assert f"--tasks={tasks}: give 1 or more" in capsys.readouterr().err
+
+
 def test_no_seeds_is_no_proof(capsys: pytest.CaptureFixture[str]):
     assert run(["simtest", "--seeds", "0"]) == 2
     assert "--seeds=0: give 1 or more" in capsys.readouterr().err
