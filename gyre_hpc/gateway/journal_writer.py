@@ -203,16 +203,18 @@ class JournalWriter:
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._path(self._segment)
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._segment += 1  # now: a folder that lets nothing go keeps the name
         try:
             _write_all(fd, header())
             if self._fsync:
                 os.fdatasync(fd)
                 _sync_folder(self._folder)
         except OSError:
-            os.close(fd)
-            path.unlink()
+            with contextlib.suppress(OSError):
+                path.unlink()
+            with contextlib.suppress(OSError):
+                os.close(fd)
             raise
-        self._segment += 1
         self._fd, self._size, self._marks = fd, len(header()), {}
 
 

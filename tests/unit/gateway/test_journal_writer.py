@@ -189,3 +189,24 @@ def test_where_nothing_can_be_cut_off_the_next_segment_takes_over(tmp_path: Path
 
     asyncio.run(steps())
     assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(1), record(1), record(2))
+
+
+def test_a_segment_that_could_neither_be_begun_nor_be_removed_is_in_nobodys_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A folder that became read-only in between."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    async def steps() -> None:
+        writer = JournalWriter(tmp_path, "gateway-0", 1)
+        with monkeypatch.context() as broken:
+            broken.setattr(journal_writer, "_sync_folder", refuse)
+            broken.setattr(Path, "unlink", refuse)
+            for _ in range(2):
+                assert [str(outcome) for outcome in await append(writer, record(0))] == ["[Errno 30] Read-only file system"]
+        assert await append(writer, record(0), record(1)) == [None, None]
+        writer.close()
+
+    asyncio.run(steps())
+    assert len(segments(tmp_path, "gateway-0", 1)) == 3
+    assert read_journal(tmp_path, "gateway-0", 1) == (record(0), record(1))
