@@ -17,7 +17,7 @@ from gyre_hpc.launch.holding import Stop
 from gyre_hpc.launch.slurm import progress, queue
 from gyre_hpc.launch.slurm.chain import Ending, Fate, Next, fate_of, follow
 from gyre_hpc.launch.slurm.task import Task
-from gyre_hpc.machines.supervision import NODE_LOST
+from gyre_hpc.machines.supervision import NODE_LOST, STOPPED
 from gyre_hpc.observability.job_events import ENDED, STARTED, of_job
 from gyre_hpc.shell.timers import until
 from gyre_hpc.supervisor.attempts import highest_attempt
@@ -39,7 +39,8 @@ def go_on(config: Config, folder: RunFolder, task: Task, stop: Stop) -> tuple[Ne
             return None
         attempt = highest_attempt(folder.attempts)
         fruitless, allocations = progress.fruitless(folder, attempt), progress.allocations(folder, attempt)
-        ending = Ending(code=NODE_LOST, signal="", fate=fate, fruitless=fruitless, allocations=allocations)
+        code = STOPPED if progress.is_stopped(folder, attempt) else NODE_LOST
+        ending = Ending(code=code, signal="", fate=fate, fruitless=fruitless, allocations=allocations)
         what, why = follow(ending, config.launch.chain, config.launch.chain_limit)
         # A waiting successor begins when this job is gone, however it goes.
         trouble = queue.requeue(task.job) if what is Next.requeue else queue.cancel(task.job)

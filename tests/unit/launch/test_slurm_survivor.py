@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from gyre_hpc.config.run_folder import RunFolder
@@ -10,6 +11,7 @@ from gyre_hpc.launch.holding import Stop
 from gyre_hpc.launch.slurm import survivor
 from gyre_hpc.launch.slurm.chain import Next
 from gyre_hpc.launch.slurm.task import Task
+from gyre_hpc.protocol.people import Answer
 from tests.fakes.slurm_commands import RUNNING, Site
 
 TASK = Task(job="7", restarts=0, node=1, hosts=("n1", "n2"))
@@ -54,6 +56,13 @@ def test_a_crash_loop_is_not_put_back(site: Site, folder: RunFolder):
     (folder.attempts / "2").mkdir()
     ordered = survivor.go_on(chained(Chain.requeue), folder, TASK, Stop())
     assert ordered is not None and ordered[0] is Next.end and site.heard() == ["scancel 7"]
+
+
+def test_a_run_that_a_person_stopped_before_its_first_node_was_lost_is_not_put_back(site: Site, folder: RunFolder):
+    folder.commands.mkdir()
+    folder.answer("1-a").write_bytes(msgspec.json.encode(Answer(1, True, "the run ends", kind="stop")))
+    ordered = survivor.go_on(chained(Chain.requeue), folder, TASK, Stop())
+    assert ordered == (Next.end, "the run was stopped") and site.heard() == ["scancel 7"]
 
 
 def test_a_run_that_shows_signs_of_life_goes_on_without_this_node(site: Site, folder: RunFolder, monkeypatch: pytest.MonkeyPatch):
