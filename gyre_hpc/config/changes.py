@@ -57,6 +57,8 @@ CHANGEABLE = (
 COUNTED = ("algo.groups_per_batch", "algo.group_size")
 """Groups and executions that a run began are named by their numbers, which are counted in these: under other values the names of old
 ones would be taken for others, and trained twice. No attempt may set them anew, forced or not."""
+SHAPES = ("model.hidden_size", "model.num_layers", "model.num_heads", "model.num_kv_heads", "model.head_dim", "model.intermediate_size")
+"""The weights of every checkpoint have these: under others none can be loaded. No attempt may set them anew, forced or not."""
 _OF_ONE_START = ("resume", "paths.run", "launch.force")
 """They say how an attempt was asked for, not what it is."""
 

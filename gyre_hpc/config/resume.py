@@ -2,7 +2,7 @@
 
 A key that is not marked changeable is refused by name, unless `launch.force` names it (or what it lies below) too. A group
 (`cluster=SITE`) stands for the keys that its file sets; what the file leaves open stays as it was stored. Keys in which a run counts
-(changes.COUNTED) stay whatever names them.
+(changes.COUNTED), and the shapes of its weights (changes.SHAPES), stay whatever names them.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gyre_hpc.config.changes import COUNTED, changes, is_changeable, leaves, nearest_changeable
+from gyre_hpc.config.changes import COUNTED, SHAPES, changes, is_changeable, leaves, nearest_changeable
 from gyre_hpc.config.schema import Config
 from gyre_hpc.config.stored import open_folder
 from gyre_hpc.config.wording import of_command_line, of_value
@@ -41,9 +41,8 @@ def resumed(folder: str, overrides: Sequence[str]) -> Config:
     config = OmegaConf.to_object(node)
     assert isinstance(config, Config)
     for change in changes(stored, config):
-        if change.key in COUNTED:
-            remedy = "cannot change on resume, not by launch.force either: what the run began is numbered by it; begin another run"
-            raise UserError(change.key, change.after, remedy)
+        if change.key in (*COUNTED, *SHAPES):
+            raise UserError(change.key, change.after, _fixed(change.key))
     return config
 
 
@@ -75,6 +74,9 @@ def _changes(overrides: Sequence[str]) -> Iterator[tuple[str, Any]]:
 
 
 def _fixed(key: str) -> str:
+    if key in (*COUNTED, *SHAPES):
+        why = "what the run began is numbered by it" if key in COUNTED else "the weights of its checkpoints have that shape"
+        return f"cannot change on resume, not by launch.force either: {why}; begin another run"
     near = nearest_changeable(key, (known for known, _ in leaves(Config())))
     what = f"{', '.join(near)}, ...; all in {_LIST}" if near else _LIST
     return f"cannot change on resume: leave it out, or add {_FORCE}=[{key}] to change it all the same (what may change: {what})"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gyre_hpc.config.changes import CHANGEABLE, COUNTED, Change, changes, leaves, nearest_changeable
+from gyre_hpc.config.changes import CHANGEABLE, COUNTED, SHAPES, Change, changes, leaves, nearest_changeable
 from gyre_hpc.config.cluster_schema import ClusterKind
 from gyre_hpc.config.compose import compose_config
 from gyre_hpc.config.schema import Config, SchedulerMode
@@ -66,6 +66,13 @@ def test_what_a_run_counts_in_stays_even_if_forced(run: Path, key: str):
         compose_config([*asked, f"{key}=6"])
     stored = dict(leaves(compose_config([f"resume={run}"])))[key]
     assert dict(leaves(compose_config([*asked, f"{key}={stored}"])))[key] == stored, "it may be named"
+
+
+@pytest.mark.parametrize("key", SHAPES)
+def test_the_shape_of_the_weights_stays_even_if_forced(run: Path, key: str):
+    for force in ([], ["launch.force=[model]"]):
+        with pytest.raises(UserError, match=rf"{key}=6: cannot change on resume, not by launch.force either.*shape; begin another run"):
+            compose_config([f"resume={run}", *force, f"{key}=6"])
 
 
 def test_a_group_of_the_configuration_changes_what_a_run_counts_in_as_little(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
