@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gyre_hpc.observability.process_tree import signal_quietly
 from tests.fakes.live_run import wait_dead, wait_for
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import UPDATES, SlurmRun, launch
@@ -215,9 +216,7 @@ def test_a_time_limit_that_comes_untold_loses_no_successor(cluster: Cluster, sha
 @rare
 def test_a_stop_that_is_not_done_at_the_time_limit_ends_no_chain_and_a_cancel_afterwards_does(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, *UNTOLD, "algo.updates=300")
-    argv = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0") for pid in run.processes()}
-    (supervisor,) = (pid for pid, words in argv.items() if {b"gyre_hpc.processes.supervisor", b"--attempt"} <= set(words))
-    os.kill(supervisor, signal.SIGSTOP)
+    os.kill(pid_of(run, b"gyre_hpc.processes.supervisor", b"--attempt"), signal.SIGSTOP)
     cluster.cancel(run.job, "--signal=USR2")
     start_again(run, LIMIT_S)
     run.wait_event("job_started", attempt=2)
@@ -230,6 +229,48 @@ def test_a_stop_that_is_not_done_at_the_time_limit_ends_no_chain_and_a_cancel_af
     assert run.wait_over() is JobState.cancelled and cluster.fields(run.job)["Restarts"] == "1"
     assert [event.fields["fate"] for event in run.events("job_told", attempt=2)] == ["cancelled"] and not run.events("token_fault")
     assert set(went(run)) <= {"end"}, "SLURM may kill it before it says anything"
+
+
+@rare
+def test_a_persons_stop_that_is_not_done_at_the_time_limit_is_undone_by_no_start_but_a_persons(cluster: Cluster, shared_folder: Path):
+    # On one node: another one would take the stopped supervisor for a lost one before the time limit comes.
+    run = mid_run(cluster, shared_folder, *UNTOLD, f"algo.updates={LONG}", "cluster.slurm.nodes=1")
+    supervisor, controller = pid_of(run, b"gyre_hpc.processes.supervisor", b"--attempt"), pid_of(run, b"gyre_hpc.processes.controller")
+    os.kill(controller, signal.SIGSTOP)  # the stop waits for its last save
+    run.folder.commands.mkdir(exist_ok=True)
+    run.folder.command("1-a").write_text('{"kind": "stop", "reason": "enough"}')
+    wait_for(run.folder.answer("1-a").exists, "the answer to the stop")
+
+    def is_put_back() -> bool:
+        """SLURM lets them go on with each of its signals."""
+        signal_quietly(supervisor, signal.SIGSTOP)
+        signal_quietly(controller, signal.SIGSTOP)
+        return cluster.fields(run.job)["Restarts"] != "0"
+
+    wait_for(is_put_back, "the job put back", LIMIT_S, every_s=0.05)
+    start_again(run)
+    assert run.wait_over() is JobState.failed and "a person stopped attempt 1" in run.out()
+    assert [event.fields["ordered"] for event in run.events("job_told")] == ["requeue"], "before anybody could know of the stop"
+    assert went(run) == ["end"] and not (run.folder.attempts / "2").exists()
+    again = launch(cluster, shared_folder, f"resume={run.folder.root}", "cluster.slurm.time_min=20", f"algo.updates={UPDATES}")
+    assert again.returncode == 0, again.stderr
+    run.job = adopt_newest(run)
+    assert run.wait_over() is JobState.completed, run.out()
+    assert run.summary()["updates"] >= UPDATES and run.summary()["attempts"] == 2 and not run.events("token_fault")
+
+
+def pid_of(run: SlurmRun, *words: bytes) -> int:
+    """Of the one process of the run that has these words in its command line."""
+    found = [pid for pid in run.processes() if set(words) <= set(words_of(pid))]
+    assert len(found) == 1
+    return found[0]
+
+
+def words_of(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:  # an execution's, and over
+        return []
 
 
 def adopt_newest(run: SlurmRun) -> int:
