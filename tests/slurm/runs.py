@@ -88,13 +88,13 @@ class SlurmRun:
 
         wait_for(there, f"{what}\n{self.out()}", within_s, every_s=0.2)
 
-    def wait_event(self, kind: str, attempt: int | None = None, after: float = 0.0) -> Event:
+    def wait_event(self, kind: str, attempt: int | None = None, after: float = 0.0, within_s: float = 120.0) -> Event:
         """The first event of `kind` in that attempt, later than `after`."""
 
         def found() -> list[Event]:
             return [event for event in self.events(kind, attempt=attempt) if event.time > after]
 
-        self.wait_until(found, f"event {kind}")
+        self.wait_until(found, f"event {kind}", within_s)
         return found()[0]
 
     def in_mid_run(self, attempt: int = 1) -> None:

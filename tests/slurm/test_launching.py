@@ -126,12 +126,13 @@ def test_two_runs_of_one_user_on_the_same_nodes_both_end_whole(cluster: Cluster,
 
 
 @rare
+@pytest.mark.timeout(1200)
 def test_a_run_that_reaches_its_time_limit_again_and_again_comes_to_its_end(cluster: Cluster, shared_folder: Path):
-    """SLURM may send its signal a minute early, so that of two minutes each attempt has 45 s at least; all need more than 105 s."""
-    updates = 180
-    run = SlurmRun(cluster, shared_folder, f"algo.updates={updates}", "cluster.slurm.time_min=2", "cluster.slurm.signal_s=15")
+    """SLURM may send its signal a minute early: of its two minutes an attempt has 45 to 105 s, and the run needs 120."""
+    updates, limit = 30, ("cluster.slurm.time_min=2", "cluster.slurm.signal_s=15")
+    run = SlurmRun(cluster, shared_folder, f"algo.updates={updates}", "trainer.timed_apply_s=4", *limit)
     attempt = 1
-    while run.wait_event("job_ended", attempt).fields["next"] == "requeue":
+    while run.wait_event("job_ended", attempt, within_s=240).fields["next"] == "requeue":
         cluster.kick(run.job)
         attempt += 1
     assert run.wait_over() is JobState.completed, run.out()
