@@ -21,6 +21,7 @@ from gyre_hpc.config.schema import ClusterKind, Config
 from gyre_hpc.config.search_path import PACKAGE, register
 from gyre_hpc.config.sweep import is_sweep, placed, refuse_launchers, run_name, sweep_folder
 from gyre_hpc.errors import UserError
+from gyre_hpc.telling import fall_silent
 
 _FULL = "HYDRA_FULL_ERROR"
 _STOPPED = 130
@@ -71,6 +72,10 @@ def hydra_main(task: Callable[[Config], int], more: Callable[[UserError], str] =
             if wants_traceback or bugs:
                 raise
             ends.add("", _say(explained(error), more))
+        except BrokenPipeError:  # `--help | head`: a task that was started bears that itself
+            if bugs:
+                raise
+            fall_silent()
         except KeyboardInterrupt:
             # While composing: nothing was started. A run that was started handles the signal itself.
             sys.exit(_STOPPED)

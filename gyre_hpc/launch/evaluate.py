@@ -16,12 +16,10 @@ from gyre_hpc.config.stored import open_folder
 from gyre_hpc.errors import UserError
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.local import say_failed, stay_with
+from gyre_hpc.launch.writing_up import write_up
 from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.observability.events import read_events
 from gyre_hpc.protocol.identity import Version
-from gyre_hpc.report.html import write_report
-from gyre_hpc.report.story import read_story
-from gyre_hpc.report.summary import write_summary
 from gyre_hpc.supervisor.commands import MODULES
 from gyre_hpc.train.checkpoint_folder import newest_whole
 
@@ -83,7 +81,6 @@ def _say(claim: Claim, version: str) -> int:
         print(f"eval: no held-out task has a score: {' '.join(why)}; logs: {claim.folder.root / 'logs'}", file=sys.stderr)
         return _NOTHING
     rate = f"{100 * float(last['pass_rate']):.1f} %"
-    write_summary(read_story(claim.folder.root))
-    write_report(read_story(claim.folder.root))
+    write_up(claim.folder)
     print(f"eval: pass rate {rate} on {last['total']} held-out tasks, version {version}, report: {claim.folder.report}", flush=True)
     return 0

@@ -18,10 +18,9 @@ from gyre_hpc.errors import UserError
 from gyre_hpc.launch.finished import check_updates, is_finished
 from gyre_hpc.launch.folder import Claim, prepare
 from gyre_hpc.launch.holding import hold_supervisor, stop_signals
-from gyre_hpc.launch.telling import fall_silent, tell
+from gyre_hpc.launch.writing_up import write_up
 from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.protocol.node_map import FIRST
-from gyre_hpc.report.html import write_report
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.view import follow, make_view
@@ -29,6 +28,7 @@ from gyre_hpc.runner.scratch import remove_scratch
 from gyre_hpc.shell.refusal import REFUSAL
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.commands import MODULES
+from gyre_hpc.telling import fall_silent, tell
 
 _DIED = 1
 _LOG_TAIL = 4096
@@ -43,7 +43,7 @@ def main(config: Config, modules: str = MODULES) -> int:
         tell(f"nothing left to do; {closing_line(write_summary(story), story.folder.report)}")
         return 0
     claim = prepare(config, unix_s())
-    return _conclude(claim, stay_with(claim, config, modules))
+    return conclude(claim, stay_with(claim, config, modules))
 
 
 def stay_with(claim: Claim, config: Config, modules: str = MODULES) -> int:
@@ -73,21 +73,18 @@ def _show(folder: RunFolder, supervisor: subprocess.Popen[bytes]) -> None:
             traceback.print_exc()
 
 
-def _conclude(claim: Claim, code: int) -> int:
-    """Summary and report of what there is; the last line says how it went."""
-    folder = claim.folder
+def conclude(claim: Claim, code: int) -> int:
+    """Summary and report of what there is; the last line says how it went. A report that cannot be written is the error of a good run alone."""
+    folder, line = claim.folder, ""
+    try:
+        line = write_up(folder)
+    except UserError as error:
+        if code == 0:
+            raise
+        tell(str(error), sys.stderr)
     if code not in (0, STOPPED):
         return say_failed(claim, code)
-    try:
-        summary = write_summary(read_story(folder.root))
-        write_report(read_story(folder.root))
-    except OSError as error:
-        remedy = f"the run ended with exit code {code}, its report cannot be written ({error}); make room, then: gyre report {folder.root}"
-        raise UserError("paths.run", str(folder.root), remedy) from error
-    if code == STOPPED:
-        tell(f"run stopped; go on with: python launch.py resume={folder.root}")
-    else:
-        tell(closing_line(summary, folder.report))
+    tell(f"run stopped; go on with: python launch.py resume={folder.root}" if code == STOPPED else line)
     return code
 
 

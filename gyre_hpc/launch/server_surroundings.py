@@ -12,8 +12,8 @@ from gyre_hpc.engines.sglang.flags import create_launch
 from gyre_hpc.engines.sglang.parts import LONGEST_FOLDER
 from gyre_hpc.engines.sglang.site import Part, Site
 from gyre_hpc.errors import UserError
-from gyre_hpc.launch.telling import tell
 from gyre_hpc.supervisor.devices import devices_here
+from gyre_hpc.telling import tell
 
 _BELOW_SCRATCH = len("/gyre--") + 10
 """Bytes of the run's own folder beside the user's number: an inode in hexadecimal."""

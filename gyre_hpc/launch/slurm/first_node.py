@@ -24,12 +24,10 @@ from gyre_hpc.launch.slurm.chain import MOST_FRUITLESS, Ending, Fate, Next, caus
 from gyre_hpc.launch.slurm.keeping import call_back
 from gyre_hpc.launch.slurm.task import Task
 from gyre_hpc.launch.slurm.told import Told, say
+from gyre_hpc.launch.writing_up import write_up
 from gyre_hpc.machines.supervision import REFUSED, SUPERSEDED
 from gyre_hpc.observability.job_events import ENDED, STARTED
 from gyre_hpc.protocol.node_map import FIRST
-from gyre_hpc.report.html import write_report
-from gyre_hpc.report.story import read_story
-from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.runner.scratch import remove_scratch
 from gyre_hpc.supervisor.attempts import end_of, highest_attempt
 from gyre_hpc.supervisor.mirror import write_private
@@ -150,11 +148,7 @@ def _go_on(what: Next, claim: Claim, task: Task, told: Told) -> None:
 
 
 def _write_up(folder: RunFolder) -> None:
-    """Summary and report of what there is so far."""
     try:
-        summary = write_summary(read_story(folder.root))
-        write_report(read_story(folder.root))
-    except (OSError, UserError) as error:
-        print(f"no report: {error}; later: gyre report {folder.root}", file=sys.stderr, flush=True)
-    else:
-        print(closing_line(summary, folder.report), flush=True)
+        print(write_up(folder), flush=True)
+    except UserError as error:
+        print(error, file=sys.stderr, flush=True)

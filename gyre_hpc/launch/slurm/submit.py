@@ -17,13 +17,13 @@ from gyre_hpc.launch.slurm.last_save import check_last_save
 from gyre_hpc.launch.slurm.sbatch import request_of, script, submit
 from gyre_hpc.launch.slurm.snapshot import as_it_stands, take
 from gyre_hpc.launch.surroundings import check_inputs
-from gyre_hpc.launch.telling import fall_silent, tell
 from gyre_hpc.machines.supervision import STOPPED
 from gyre_hpc.observability.job_record import RUN, JobRecord, jobs_of, record_job
 from gyre_hpc.report.story import read_story
 from gyre_hpc.report.summary import closing_line, write_summary
 from gyre_hpc.report.watch.leaving import leave
 from gyre_hpc.report.watch.squeue import LIVING, PENDING
+from gyre_hpc.telling import fall_silent, tell
 
 
 def main(config: Config) -> int:

@@ -1,6 +1,7 @@
 """Configuration is composed and checked once, at the door."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -181,6 +182,17 @@ def _launch(cwd: Path, *arguments: str, task: str = "return 0") -> subprocess.Co
     return subprocess.run(
         [sys.executable, str(path), *arguments], cwd=cwd, check=False, capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL
     )
+
+
+def test_help_whose_reader_is_gone_ends_quietly(tmp_path: Path):
+    """`launch.py --help | head`: what does not fit into the pipe any more fails in the midst of Hydra's printing."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "launch.py"), "--help"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, text=True, check=False
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_help_and_composing_load_no_torch(tmp_path: Path):
