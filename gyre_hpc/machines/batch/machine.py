@@ -205,8 +205,8 @@ class BatchMachine(Machine):
         for cell in state.fleet.cells.values():
             if watchdog.is_silent(state, cell, now):
                 effects += intake.lose_cell(state, now, cell, f"silent for {settings.silence_s:g} s")
-            elif watchdog.starts_late(state, cell, now):
-                effects += intake.lose_cell(state, now, cell, f"not started within {settings.start_deadline_s:g} s")
+            elif reason := watchdog.starts_late(state, cell, now):
+                effects += intake.lose_cell(state, now, cell, reason)
             elif reason := watchdog.hangs(state, cell, now):
                 effects += intake.lose_stuck(state, now, cell, reason)
             elif cell.lost and not cell.aside and now - cell.asked_at > 2 * settings.resend_s:

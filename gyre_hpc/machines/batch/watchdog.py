@@ -12,15 +12,19 @@ def is_silent(state: State, cell: Cell, now: float) -> bool:
     return cell.report is not None and not cell.lost and not cell.aside and now - cell.heard_at > state.settings.silence_s
 
 
-def starts_late(state: State, cell: Cell, now: float) -> bool:
-    """It should be there by now. A cell that has registered and waits for weights that nobody can give is not late."""
+def starts_late(state: State, cell: Cell, now: float) -> str:
+    """It should be there by now: why it is lost, with what it said of itself. A cell that has registered and waits for weights that nobody can
+    give is not late."""
     if not cell.incarnation or cell.lost or cell.aside:
-        return False
+        return ""
     if cell.report is not None and cell.report.state is not CellState.starting:
-        return False
+        return ""
     if cell.report is not None and cell is not state.fleet.core and not _may_have_weights(state, cell):
         cell.started_at = now
-    return now - cell.started_at > state.settings.start_deadline_s
+    if now - cell.started_at <= state.settings.start_deadline_s:
+        return ""
+    late = f"not started within {state.settings.start_deadline_s:g} s"
+    return f"{late}: {cell.report.error}" if cell.report is not None and cell.report.error else late
 
 
 def _may_have_weights(state: State, cell: Cell) -> bool:

@@ -187,6 +187,19 @@ def test_a_satellite_that_waits_for_weights_nobody_has_is_not_late() -> None:
     assert starts_late(state, cell, late + state.settings.start_deadline_s + 1), "the core can give them now"
 
 
+def test_a_cell_that_is_late_is_lost_with_what_it_said_went_wrong() -> None:
+    made = serving()
+    cell = made.state.fleet.cells["cell-1"]
+    assert cell.report is not None
+    cell.report = msgspec.structs.replace(cell.report, state=CellState.starting, error="load_checkpoint: shapes differ")
+    late = cell.started_at + made.state.settings.start_deadline_s + 1
+    cell.heard_at = late
+    lost = [effect.fields for effect in tick(made, late) if isinstance(effect, Note) and effect.kind == "cell_lost"]
+    assert [fields["reason"] for fields in lost if fields["cell"] == "cell-1"] == [
+        "not started within 120 s: load_checkpoint: shapes differ"
+    ]
+
+
 def test_a_cell_set_aside_stays_so_for_the_next_controller() -> None:
     made, _ = machine(*HISTORY)
     entries = tuple(Entry(name, 1, name) for name in CELLS if name != "cell-1")
