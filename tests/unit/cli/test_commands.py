@@ -118,7 +118,8 @@ def test_status_prints_the_file_as_it_is_and_beside_it_whether_the_run_lives(tmp
     assert printed == json.loads(folder.status.read_text())
     assert run(["status", str(tmp_path)]) == 0
     shown = capsys.readouterr().out
-    assert "cells needed" in shown and "replay:" not in shown
+    assert "quickstart · attempt 1" in shown and "replay:" not in shown
+    assert "cells needed" not in shown, "of a run that does not live nothing is needed"
 
 
 def test_status_says_what_an_attempt_took_up(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -151,7 +151,7 @@ def test_the_time_until_every_gateway_knew_is_the_first_step_of_the_switch() -> 
     (note,) = [effect for effect in effects if isinstance(effect, Note) and effect.kind == "switch"]
     assert list(note.fields["steps"]) == ["leave_table", "close_admission", "wake_trainer"]
     assert note.fields["steps"]["leave_table"] == pytest.approx(0.1)
-    assert made.state.lending._seconds["rollout_to_train"] == [1.5], "the cell served meanwhile"
+    assert list(made.state.lending._seconds["rollout_to_train"]) == [1.5], "the cell served meanwhile"
 
 
 def test_a_cell_closes_only_when_every_gateway_with_a_valid_lease_knows_that_it_left() -> None:
