@@ -216,9 +216,11 @@ def test_a_time_limit_that_comes_untold_loses_no_successor(cluster: Cluster, sha
 @rare
 def test_a_stop_that_is_not_done_at_the_time_limit_ends_no_chain_and_a_cancel_afterwards_does(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, *UNTOLD, "algo.updates=300")
-    os.kill(pid_of(run, b"gyre_hpc.processes.supervisor", b"--attempt"), signal.SIGSTOP)
+    supervisor = pid_of(run, b"gyre_hpc.processes.supervisor", b"--attempt")
+    os.kill(supervisor, signal.SIGSTOP)
     cluster.cancel(run.job, "--signal=USR2")
-    start_again(run, LIMIT_S)
+    hold_until_put_back(run, supervisor)
+    start_again(run)
     run.wait_event("job_started", attempt=2)
     raise_limit(run)
     run.in_mid_run(attempt=2)
@@ -240,14 +242,7 @@ def test_a_persons_stop_that_is_not_done_at_the_time_limit_is_undone_by_no_start
     run.folder.commands.mkdir(exist_ok=True)
     run.folder.command("1-a").write_text('{"kind": "stop", "reason": "enough"}')
     wait_for(run.folder.answer("1-a").exists, "the answer to the stop")
-
-    def is_put_back() -> bool:
-        """SLURM lets them go on with each of its signals."""
-        signal_quietly(supervisor, signal.SIGSTOP)
-        signal_quietly(controller, signal.SIGSTOP)
-        return cluster.fields(run.job)["Restarts"] != "0"
-
-    wait_for(is_put_back, "the job put back", LIMIT_S, every_s=0.05)
+    hold_until_put_back(run, supervisor, controller)
     start_again(run)
     assert run.wait_over() is JobState.failed and "a person stopped attempt 1" in run.out()
     assert [event.fields["ordered"] for event in run.events("job_told")] == ["requeue"], "before anybody could know of the stop"
@@ -257,6 +252,17 @@ def test_a_persons_stop_that_is_not_done_at_the_time_limit_is_undone_by_no_start
     run.job = adopt_newest(run)
     assert run.wait_over() is JobState.completed, run.out()
     assert run.summary()["updates"] >= UPDATES and run.summary()["attempts"] == 2 and not run.events("token_fault")
+
+
+def hold_until_put_back(run: SlurmRun, *pids: int) -> None:
+    """Keep processes standing until the time limit has put their job back: SLURM lets them go on with each of its signals."""
+
+    def is_put_back() -> bool:
+        for pid in pids:
+            signal_quietly(pid, signal.SIGSTOP)
+        return run.cluster.fields(run.job)["Restarts"] != "0"
+
+    wait_for(is_put_back, "the job put back", LIMIT_S, every_s=0.05)
 
 
 def pid_of(run: SlurmRun, *words: bytes) -> int:

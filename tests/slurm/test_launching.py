@@ -78,7 +78,7 @@ def test_a_chain_ends_after_its_allocations_and_somebodys_own_start_begins_a_new
     assert run.wait_over() is JobState.failed
     reason = "launch.chain_limit=2 allocations are used up"
     assert [(event.fields["next"], event.fields["reason"]) for event in run.events("job_ended")] == [
-        ("requeue", "SIGUSR2"),
+        ("requeue", "told to save (SIGUSR2)"),
         ("end", reason),
     ]
     assert (run.end(2)["exit_code"], run.end(2)["why"]) == (130, reason) and reason in run.out()
