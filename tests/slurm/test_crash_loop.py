@@ -9,7 +9,7 @@ import pytest
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun, launch
 
-pytestmark = [pytest.mark.timeout(400), pytest.mark.rare]
+pytestmark = [pytest.mark.timeout(400, method="signal"), pytest.mark.rare]
 NO_TOKEN = "engine.time_scale=1000000"
 """The first token takes days: whenever such a run is killed, it brought nothing."""
 REASON = "2 attempts in a row made no update and no new token"

@@ -14,7 +14,7 @@ from tests.fakes.live_run import wait_dead, wait_for
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import UPDATES, SlurmRun, launch
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(400, method="signal")
 rare = pytest.mark.rare
 TURNING_OFF_S = 90.0
 """SLURM gives a node up after half a minute, and only then puts a job back."""
@@ -189,7 +189,7 @@ def raise_limit(run: SlurmRun) -> None:
 
 
 @rare
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900, method="signal")
 def test_a_time_limit_that_comes_untold_puts_the_job_back(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, *UNTOLD, f"algo.updates={LONG}")
     start_again(run, LIMIT_S)
@@ -202,7 +202,7 @@ def test_a_time_limit_that_comes_untold_puts_the_job_back(cluster: Cluster, shar
 
 
 @rare
-@pytest.mark.timeout(900)
+@pytest.mark.timeout(900, method="signal")
 def test_a_time_limit_that_comes_untold_loses_no_successor(cluster: Cluster, shared_folder: Path):
     run = mid_run(cluster, shared_folder, *UNTOLD, f"algo.updates={LONG}", "launch.chain=successor")
     first, run.job = run.job, adopt_newest(run)

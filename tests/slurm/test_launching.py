@@ -16,7 +16,7 @@ from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import TIMED, SlurmRun, launch, make_ours
 from tests.slurm.test_watching import gyre
 
-pytestmark = pytest.mark.timeout(400)
+pytestmark = pytest.mark.timeout(400, method="signal")
 rare = pytest.mark.rare
 
 
@@ -126,7 +126,7 @@ def test_two_runs_of_one_user_on_the_same_nodes_both_end_whole(cluster: Cluster,
 
 
 @rare
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(1200, method="signal")
 def test_a_run_that_reaches_its_time_limit_again_and_again_comes_to_its_end(cluster: Cluster, shared_folder: Path):
     """SLURM may send its signal a minute early: of its two minutes an attempt has 45 to 105 s, and the run needs 120."""
     updates, limit = 30, ("cluster.slurm.time_min=2", "cluster.slurm.signal_s=15")

@@ -14,7 +14,7 @@ from tests.fakes.live_run import REPOSITORY
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import OVER, TIMED, UPDATES, SlurmRun, launch, make_ours
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300, method="signal")
 
 
 def test_a_run_is_one_job_over_two_nodes_and_ends_with_success(cluster: Cluster, shared_folder: Path):

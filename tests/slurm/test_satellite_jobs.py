@@ -19,7 +19,7 @@ from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun
 from tests.slurm.test_satellites import ONE_NODE, expect_lost, gyre, wait_in_mid_batch
 
-pytestmark = [pytest.mark.timeout(900), pytest.mark.rare]
+pytestmark = [pytest.mark.timeout(900, method="signal"), pytest.mark.rare]
 UPDATES = 4
 ASKED = ("launch.satellites=2", "launch.satellite_partition=low")
 

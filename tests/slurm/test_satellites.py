@@ -19,7 +19,7 @@ ONE_NODE = (
     "engine.time_scale=4", "+cluster.slurm.options.exclusive=''", "launch.snapshot=false",
 )  # fmt: skip
 """Each job has its nodes alone. All cells train after all generated; seconds of training for each cell and update."""
-pytestmark = pytest.mark.timeout(600)
+pytestmark = pytest.mark.timeout(600, method="signal")
 
 
 def gyre(cluster: Cluster, *argv: str) -> subprocess.CompletedProcess[str]:

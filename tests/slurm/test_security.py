@@ -9,7 +9,7 @@ import pytest
 from tests.slurm.cluster import Cluster, JobState
 from tests.slurm.runs import SlurmRun
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300, method="signal")
 PLANTED = "hf_planted-secret-that-nobody-may-write-down"
 ASK = """
 import json, sys, urllib.error, urllib.request

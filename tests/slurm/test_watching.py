@@ -70,7 +70,7 @@ def put_back_by_slurm(run: SlurmRun) -> None:
 
 
 @pytest.mark.rare
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(300, method="signal")
 @pytest.mark.parametrize(
     ("end", "chain", "cause"),
     [
