@@ -105,8 +105,7 @@ def test_two_nodes_that_join_at_once_serve_train_and_end_with_the_run(tmp_path: 
         assert served == {"cell-0", "cell-1", "cell-2"}
         assert run.summary()["micro_batches_by_satellites_share"] > 0
         assert not run.events("cell_lost", "node_left")
-        left = [path.name.partition("-")[2].count("-") for path in run.scratch.iterdir()]
-        assert left == [1], "their scratch folders are gone; the first node's is its launcher's affair"
+        assert not list(run.scratch.iterdir()), "the scratch folders of all nodes are gone"
 
 
 @pytest.mark.rare

@@ -145,8 +145,8 @@ def test_a_finished_run_that_is_resumed_says_so_and_starts_nothing(tmp_path: Pat
         assert [event.fields["update"] for event in more.events("applied", attempt=2)] == [1]
 
 
-@pytest.mark.parametrize("resume", ["missing", "."])
-def test_resuming_what_is_no_run_names_field_value_and_remedy(tmp_path: Path, resume: str):
+@pytest.mark.parametrize(("resume", "why"), [("missing", "there is nothing of that name"), (".", "no run lies below it")])
+def test_resuming_what_is_no_run_names_field_value_and_remedy(tmp_path: Path, resume: str, why: str):
     done = subprocess.run(
         [sys.executable, str(REPOSITORY / "launch.py"), f"resume={resume}"],
         check=False,
@@ -156,5 +156,5 @@ def test_resuming_what_is_no_run_names_field_value_and_remedy(tmp_path: Path, re
         env=dict(os.environ),
     )
     assert done.returncode == 2
-    assert done.stderr.strip() == f"resume='{resume}': name a run folder, one that holds config.yaml"
+    assert done.stderr.strip() == f"resume='{resume}': name a run folder, one that holds config.yaml; {why}"
     assert not list(tmp_path.iterdir())

@@ -84,7 +84,8 @@ def test_logs_are_followed_over_the_restart_of_a_process_and_end_with_the_run(tm
                 [sys.executable, "-c", program, "logs", str(run.folder.root), "-f"], stdout=output, stderr=output, cwd=REPOSITORY
             )
         run.kill("controller", signal.SIGTERM)
-        run.wait_event("process_started", lambda event: event.fields["process"] == "controller" and event.fields["incarnation"] == 2)
+        # Only then it hears of an end in order, and says so.
+        run.wait_event("process_registered", lambda event: event.fields["process"] == "controller" and event.fields["incarnation"] == 2)
         run.wait_until(lambda: out.read_text().count("controller | ") >= 1, "the last words of the first controller")
         run.folder.log("late-0").write_text("a log that came later\n")
         run.wait_until(lambda: "late-0 | a log that came later" in out.read_text(), "a new log")
