@@ -14,7 +14,7 @@ SWITCHES_COUNT_LITTLE = "scheduler.lead_factor=2"
 """Satellites are lent when their switch pays. What one costs is the machine's affair, and on a slow one the default factor
 of 20 rightly lends none; no test may hang on that. The default's share is a figure of `benchmarks.learning`."""
 ENOUGH_TASKS = "evaluation.tasks=600"
-"""The rise of one run over 200 held-out tasks has a standard error of 4.5 points, as much as the control's bound; over 600 it is 2.6."""
+"""The control's rise over 200 held-out tasks has a standard error of 4.5 points, as much as the control's bound; over 600 it is 2.6."""
 PROMISED = {
     "pass_rate_before", "pass_rate_after", "updates", "wall_s", "cpu_s", "role_switches", "switch_s", "satellites_joined_mid_batch",
     "micro_batches_by_satellites_share", "calls_continued_elsewhere", "executions", "tokens", "max_logprob_gap", "on_policy_tokens",

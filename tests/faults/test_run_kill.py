@@ -47,7 +47,7 @@ def in_mid_run(run: WholeRun) -> None:
     run.wait_event("call_ended", lambda event: event.time > first)
 
 
-@pytest.mark.parametrize("victim", ["launcher", pytest.param("supervisor", marks=pytest.mark.rare)])
+@pytest.mark.parametrize("victim", ["launcher", "supervisor"])
 def test_a_run_killed_as_a_whole_leaves_no_process_and_is_finished_by_resume(tmp_path: Path, victim: str):
     with WholeRun(tmp_path, *RUN) as run:
         in_mid_run(run)
@@ -75,7 +75,7 @@ def test_a_run_killed_as_a_whole_leaves_no_process_and_is_finished_by_resume(tmp
         assert not again.processes()
 
 
-@pytest.mark.parametrize("sig", [pytest.param(signal.SIGINT, marks=pytest.mark.rare), signal.SIGTERM])
+@pytest.mark.parametrize("sig", [signal.SIGINT, signal.SIGTERM])
 def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: signal.Signals):
     with WholeRun(tmp_path, *RUN, "algo.updates=40") as run:  # far from its end when it is stopped
         in_mid_run(run)
@@ -91,7 +91,7 @@ def test_a_stopped_run_ends_in_order_and_says_how_to_go_on(tmp_path: Path, sig: 
 
 
 @pytest.mark.parametrize(
-    "victim", ["cell-0", *(pytest.param(name, marks=pytest.mark.rare) for name in ("controller", "gateway-0", "runner-0", "cell-1"))]
+    "victim", ["controller", "gateway-0", *(pytest.param(name, marks=pytest.mark.rare) for name in ("runner-0", "cell-1")), "cell-0"]
 )
 def test_a_run_outlives_the_kill_of_any_of_its_processes(tmp_path: Path, victim: str):
     with WholeRun(tmp_path, *RUN) as run:

@@ -19,7 +19,6 @@ STRIKE = "satellite:stands_still_in_reduce"
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.rare
 def test_a_member_that_stands_still_has_the_others_write_their_stacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in striking.environment(tmp_path, STRIKE).items():
         monkeypatch.setenv(name, value)
