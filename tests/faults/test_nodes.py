@@ -85,7 +85,6 @@ def test_a_pause_of_a_nodes_supervisor_shorter_than_its_fence_changes_nothing(tm
         assert len(run.events("cell_lost")) == silent == 0 and not run.events("node_fenced", "node_lost")
 
 
-@pytest.mark.rare
 def test_a_node_that_hears_nothing_beyond_its_fence_ends_all_that_lives_on_it(tmp_path: Path):
     with NodesRun(tmp_path, nodes_of(3), *TIMED, "algo.updates=60") as run:
         in_mid_run(run)
